@@ -22,19 +22,21 @@ import (
 var shrinkFor = flag.Duration("shrink", 5*time.Minute, "how long the first plan that fails is shrunk, in real time; 0: not at all")
 
 const (
-	// shrinkTries is how many times a smaller plan is simulated before it counts as one that does not fail.
+	// shrinkTries is how many times a smaller plan is simulated before it counts as one that does
+	// not fail.
 	shrinkTries = 20
-	// shrunkPlans is where shrunk plans are kept for whoever wants them.
+	// shrunkPlans is the folder in which shrunk plans are kept.
 	shrunkPlans = "testdata/failed"
-	// margin is what is left of the test's time for everything else.
+	// margin is the part of the test's time that is left for everything else.
 	margin = 30 * time.Second
 )
 
-// shrinking says that a plan has been shrunk: one in a process, since the others mostly fail for the same reason.
+// shrinking is set once a plan is being shrunk: one in a process, since the others mostly fail for
+// the same reason.
 var shrinking atomic.Bool
 
-// shrink leaves out of a plan that has failed whatever it fails without, in the same way, and tells what is left. Every try is
-// one of this very program, so that it can hang or crash.
+// shrink leaves out of a failed plan whatever it fails without, in the same way, and prints what is
+// left. Every try runs this program again, so that it can hang or crash.
 func shrink(t *testing.T, s simulation, broken *promises) {
 	t.Helper()
 	if *shrinkFor <= 0 {
@@ -69,26 +71,26 @@ func shrink(t *testing.T, s simulation, broken *promises) {
 	require.NoError(t, err)
 	t.Logf("%d plans were tried in %s; this one still breaks: %s\n%s\nagain: go test ./tests/sim -run 'TestSimulation$' -plan %s -tries %d\n"+
 		"to have it simulated always, move it to tests/sim/%s",
-		tried, time.Since(began).Round(time.Second), kind, small.Tell(), path, shrinkTries, keptPlans)
+		tried, time.Since(began).Round(time.Second), kind, small.Narrative(), path, shrinkTries, keptPlans)
 }
 
-// elsewhere simulates a plan in a process of its own, until it breaks a promise or has not broken it in so many tries, and
-// gives all the promises that it broke.
+// elsewhere simulates a plan in a process of its own, until it breaks a promise or has not broken
+// it in so many tries, and returns all the promises that it broke.
 func elsewhere(ctx context.Context, dir string, p plan.Plan, promise string) (broken []string, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	path, told := filepath.Join(dir, "plan.json"), filepath.Join(dir, "verdict.json")
+	path, verdict := filepath.Join(dir, "plan.json"), filepath.Join(dir, "verdict.json")
 	if err := os.WriteFile(path, p.Encode(), 0o600); err != nil {
 		return nil, fmt.Errorf("write plan: %w", err)
 	}
 	out, err := exec.CommandContext(ctx, program, "-test.run", "^TestSimulation$", "-plan", path, "-tries", fmt.Sprint(shrinkTries),
-		"-breaks", promise, "-shrink", "0", "-verdict", told).CombinedOutput()
+		"-breaks", promise, "-shrink", "0", "-verdict", verdict).CombinedOutput()
 	if err == nil || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	text, readErr := os.ReadFile(told)
+	text, readErr := os.ReadFile(verdict)
 	if os.IsNotExist(readErr) { // it crashed
 		if lines := strings.SplitAfter(string(out), "\n"); !strings.Contains(string(out), "panic:") {
 			return nil, fmt.Errorf("simulate: %w\n%s", err, strings.Join(lines[max(0, len(lines)-20):], ""))
@@ -104,7 +106,7 @@ func elsewhere(ctx context.Context, dir string, p plan.Plan, promise string) (br
 	return broken, nil
 }
 
-// keep writes a shrunk plan where it can be found, and gives its path from the repository's root.
+// keep writes a shrunk plan into that folder, and returns its path from the repository's root.
 func keep(p plan.Plan) (string, error) {
 	if err := os.MkdirAll(shrunkPlans, 0o755); err != nil {
 		return "", fmt.Errorf("keep plan: %w", err)

@@ -13,7 +13,8 @@ import (
 // KiB is the unit of bodies.
 const KiB = 1 << 10
 
-// broker draws how the subscription is, what it does to messages by itself, and how large they are.
+// broker draws the properties of the subscription, which messages it dead-letters on its own, and
+// how large they are.
 func (d *drawing) broker(r *rand.Rand) {
 	s := &d.plan.Settings
 	partitioned, large, usesUp := r.IntN(4) == 0, r.IntN(5) == 0, r.IntN(4) == 0
@@ -27,8 +28,8 @@ func (d *drawing) broker(r *rand.Rand) {
 	if s.Documents != "" {
 		return
 	}
-	// In a session that others share, what is refused may fill the room; with nothing else to apply anywhere, nobody can tell that
-	// it fails alone, and it is not parked.
+	// In a shared session, what is refused may fill the room; with nothing else to apply anywhere,
+	// it cannot be known that it fails alone, and it is not parked.
 	shared := s.SessionKey != envelope.SessionKey{}
 	if large && !(shared && slices.ContainsFunc(d.plan.Steps, func(s Step) bool { return s.Kind == RefuseDocument })) {
 		s.BodyKiB, s.BodiesInHand = body, fit
@@ -39,8 +40,9 @@ func (d *drawing) broker(r *rand.Rand) {
 	}
 }
 
-// usedUp makes a run in which the broker takes messages out by itself, and projectors park before it does. Whatever else parks
-// aggregates is left out: what parks which of them is not known beforehand.
+// usedUp makes a run in which the broker dead-letters messages on its own, and projectors park
+// before it does. Everything else that parks aggregates is left out: which reason parks which of
+// them is not known in advance.
 func (d *drawing) usedUp(r *rand.Rand) {
 	s := &d.plan.Settings
 	s.Deliveries = 4 + r.IntN(3)
@@ -71,13 +73,13 @@ func (d *drawing) usedUp(r *rand.Rand) {
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
-// The ways in which the broker takes a message out.
+// The ways in which the broker dead-letters a message.
 const (
 	UsedUp  = "used-up"
 	Expired = "expired"
 )
 
-// brokers is what happens, in words.
+// brokers describes the fault in words.
 func (s Step) brokers() string {
 	switch s.Kind {
 	case TakeOut:
@@ -93,7 +95,7 @@ func (s Step) brokers() string {
 	}
 }
 
-// String of what a broker is like, in words; empty where it is as ever.
+// broker describes the properties of the broker in words; empty for the usual ones.
 func (s Settings) broker() (words string) {
 	if s.Partitioned {
 		words += "; partitioned"
@@ -116,13 +118,16 @@ func (s Settings) broker() (words string) {
 	return words
 }
 
-// Batches are what a projector's session has in hand at once: one that is completed, one that is applied, and one that arrives.
+// Batches are what a projector's session has in hand at once: one that is completed, one that is
+// applied, and one that arrives.
 const Batches = 3
 
-// RoomOfSession is how many bytes of messages one session may have in hand; 0: any number. It has half a body to spare.
+// RoomOfSession is how many bytes of messages one session may have in hand; 0: any number. It has
+// half a body to spare.
 func (s Settings) RoomOfSession() int64 { return Batches * s.batch() }
 
-// RoomOfProjector is MAX_IN_FLIGHT_BYTES: a worker may have the last batch of one session in hand besides the next session's.
+// RoomOfProjector is MAX_IN_FLIGHT_BYTES: a worker may have the last batch of one session in hand
+// besides the next session's.
 func (s Settings) RoomOfProjector() int64 { return int64(s.Sessions) * (Batches + 1) * s.batch() }
 
 func (s Settings) batch() int64 { return int64(2*s.BodiesInHand+1) * int64(s.BodyKiB) * KiB / 2 }

@@ -9,14 +9,14 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// What tells the aggregate of an update or a delete, where events are changes of documents.
+// What determines the aggregate of an update or a delete if events are changes of documents.
 const (
 	Images         = "images"          // the image before it; a change without one stops the stream
-	RequiredImages = "required-images" // likewise, and it is MongoDB that refuses
+	RequiredImages = "required-images" // the same, and MongoDB refuses a missing one
 	Keys           = "keys"            // the document's key: ON_UNKNOWN_AGGREGATE=documentKey
 )
 
-// story is what is said of the settings only where it is so.
+// story describes the settings that differ from the usual ones.
 func (s Settings) story() string {
 	switch s.Documents {
 	case "":
@@ -28,9 +28,10 @@ func (s Settings) story() string {
 	}
 }
 
-// documents makes changes of documents out of the events of every other run: each aggregate has one document, which comes, changes and
-// goes. What is read late is then looked up when it has become something else, or is gone. In some of these runs images expire, of
-// changes that were published and of changes that nobody has read yet.
+// documents turns the events of every other run into changes of documents: each aggregate has one
+// document, which is inserted, changed and deleted. A document that is looked up late has then
+// changed further, or is gone. In some of these runs images expire, of changes that were published
+// and of changes that have not been read yet.
 func (d *drawing) documents(r *rand.Rand) {
 	how := []string{"", "", "", Images, RequiredImages, Keys}[r.IntN(6)]
 	bursts := slices.Clone(d.plan.Bursts)
@@ -54,14 +55,15 @@ func (d *drawing) documents(r *rand.Rand) {
 	if how == "" {
 		return
 	}
-	// Of documents that change, a version is no number that grows by one with each insert.
+	// If documents change, a version is not a number that grows by one with each insert.
 	d.plan.Settings.Documents, d.plan.Settings.GapWait, d.plan.Bursts = how, Duration{}, bursts
 	d.plan.Steps = append(d.plan.Steps, steps...)
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
-// share lets both streams of a run carry events of the same aggregates, in three of four runs that have two: their positions do not compare, and
-// the leaders are now ahead and now behind. Not where nobody knows beforehand which aggregates are parked.
+// share lets both streams of a run carry events of the same aggregates, in three of four runs with
+// two: their positions cannot be compared, and now one leader is ahead and now the other. It does
+// not if it is not known in advance which aggregates are parked.
 func (d *drawing) share(r *rand.Rand) {
 	s := &d.plan.Settings
 	if s.Shared = s.Streams > 1 && s.Deliveries == 0 && r.IntN(4) > 0; !s.Shared {
@@ -77,8 +79,9 @@ func (d *drawing) share(r *rand.Rand) {
 	d.plan.Bursts = bursts
 }
 
-// rewinds takes the checkpoint of a stream back, once or twice, in two of three runs where nothing else decides what is published: no images
-// that expire, no messages that are refused, no collections that are replaced, no letters of which nobody knows.
+// rewinds rewinds the checkpoint of a stream, once or twice, in two of three runs in which no other
+// fault affects what is published: no images that expire, no refused messages, no replaced
+// collections, no dead letters of unknown number.
 func (d *drawing) rewinds(r *rand.Rand) {
 	s := d.plan.Settings
 	streams := s.StreamNames()
@@ -92,8 +95,9 @@ func (d *drawing) rewinds(r *rand.Rand) {
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
-// replacements gives another collection the name of a watched one, in every third run whose events are inserts: the documents go, the stream
-// goes on behind an invalidate, or stops until the operator knows.
+// replacements gives another collection the name of a watched one, in every third run whose events
+// are inserts: the documents go, and the stream continues behind an invalidate, or stops until the
+// operator knows.
 func (d *drawing) replacements(r *rand.Rand) {
 	streams := d.plan.Settings.StreamNames()
 	policy, at, of := []string{"continue", "fail"}[r.IntN(2)], moments(r, 1+r.IntN(2), d.length), streams[r.IntN(len(streams))]

@@ -11,10 +11,11 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// DuplicateWindow is the broker's: the shortest that Service Bus allows. Repeats far outside it are part of the plan.
+// DuplicateWindow is the broker's: the shortest that Service Bus allows. Repeats far outside it are
+// part of the plan.
 const DuplicateWindow = 20 * time.Second
 
-// Draw is the plan of a seed. Each part of it has a random source of its own.
+// Draw returns the plan of a seed. Each part of it has a random source of its own.
 func Draw(seed uint64) Plan {
 	d := &drawing{
 		faults: rand.New(rand.NewPCG(seed, 0x51)), aim: rand.New(rand.NewPCG(seed, 0xa1)), mending: rand.New(rand.NewPCG(seed, 0x3e)),
@@ -41,7 +42,8 @@ func Draw(seed uint64) Plan {
 	return d.plan
 }
 
-// version chooses among the versions that users run, and where images are wanted among those that have them.
+// version chooses among the versions that users run, or among those that have images if these are
+// needed.
 func (d *drawing) version(r *rand.Rand) {
 	versions := []string{"4.4", "5.0", "6.0", "7.0", "8.0"}
 	if d.plan.Settings.Documents != "" {
@@ -50,7 +52,7 @@ func (d *drawing) version(r *rand.Rand) {
 	d.plan.Settings.MongoVersion = versions[r.IntN(len(versions))]
 }
 
-// drawing is a plan that is being drawn, and what only counts meanwhile.
+// drawing is a plan that is being drawn, with data that is only needed until then.
 type drawing struct {
 	plan Plan
 
@@ -94,7 +96,8 @@ func (d *drawing) settings(seed uint64) {
 	d.plan.Settings = s
 }
 
-// workload is bursts of events of a few hot aggregates and many cold ones, over the length of the run.
+// workload is bursts of events of a few hot aggregates and many cold ones, over the length of the
+// run.
 func (d *drawing) workload(r *rand.Rand) (bursts []Burst) {
 	gap := d.length / time.Duration(d.events/8+1)
 	at := time.Duration(0)
@@ -140,7 +143,7 @@ func moments(r *rand.Rand, n int, within time.Duration) (all []Duration) {
 	return all
 }
 
-// between is a random duration.
+// between returns a random duration.
 func between(r *rand.Rand, low, high time.Duration) Duration {
 	return Duration{(low + time.Duration(r.Int64N(int64(high-low)))).Round(time.Millisecond)}
 }
@@ -149,10 +152,10 @@ func sum(d Duration, more time.Duration) Duration {
 	return Duration{d.Duration + more.Round(time.Millisecond)}
 }
 
-// fault is one random fault.
+// fault returns one random fault.
 func (d *drawing) fault(at Duration) Step {
 	r, of := d.faults, d.plan.Settings.ProducerNames()
-	// Every choice is drawn in any case, whatever the fault has need of.
+	// Every choice is drawn in any case, whether or not the fault needs it.
 	if r.IntN(5) < 2 {
 		of = d.plan.Settings.ProjectorNames()
 	}
@@ -232,7 +235,7 @@ func (d *drawing) fault(at Duration) Step {
 // Commands are MongoDB's whose replies get lost.
 var Commands = []string{"update", "insert", "getMore", "find", "aggregate"}
 
-// partition says which server a replica is separated from.
+// partition selects the server that a replica is separated from.
 func (d *drawing) partition(s *Step, which int) {
 	producer := strings.HasPrefix(s.Of, "producer")
 	switch {
@@ -243,13 +246,13 @@ func (d *drawing) partition(s *Step, which int) {
 	default:
 		s.Server = ServiceBus
 		if !producer && d.plan.Settings.Receiver == SDK && s.Way == Requests && s.For.Duration >= d.plan.Settings.LockDuration.Duration/2 {
-			s.Way = BothWays // else the broker tells of locks that ran out, and settlements open the link again while it hangs
+			s.Way = BothWays // otherwise the broker reports expired locks, and settlements open the link again while it hangs
 		}
 	}
 }
 
-// aimedAt is one of the faults that hit a certain kind of bug where it must show, if it is there. At random they would come
-// together too rarely. It has no kind where it does not go with the others.
+// aimedAt returns one of the faults that reveal a certain kind of bug, if it is there. At random
+// they would coincide too rarely. It has no kind if it cannot be combined with the others.
 func (d *drawing) aimedAt(at Duration) Step {
 	r, s := d.aim, Step{At: at}
 	kind, short, chance := r.IntN(8), between(r, time.Second, 4*time.Second), 0.3+0.5*r.Float64()
@@ -260,17 +263,17 @@ func (d *drawing) aimedAt(at Duration) Step {
 		s.Kind, s.For = OvertakeWrite, sum(short, 2500*time.Millisecond)
 	case 1: // lanes wait unequally long for what they send, over several heartbeats
 		s.Kind, s.Chance, s.For, s.Random = BusySends, chance, short, seed
-	case 2: // messages reach a session one by one, while the ones before are being applied
+	case 2: // messages reach a session one by one, while earlier ones are being applied
 		d.drips++
 		s.Kind, s.Aggregate, s.Total = Drip, fmt.Sprintf("drip-%d", d.drips), 30
 		s.Delay, s.For, s.Random = Duration{time.Duration(1+int64(40*chance)) * time.Millisecond}, seconds(2), own
-	case 3: // seldom, since every loss is one of the ten deliveries that a message has
+	case 3: // rarely, since every loss is one of the ten deliveries that a message has
 		lost := func(s Step) bool { return s.Kind == LoseLocks }
 		if slices.ContainsFunc(d.plan.Steps, lost) {
 			return Step{}
 		}
 		s.Kind, s.Chance, s.For, s.Random = LoseLocks, 0.3, sum(Duration{}, short.Duration/2), seed
-	case 4: // nobody knows whether the transaction is committed
+	case 4: // it is unknown whether the transaction is committed
 		if d.plan.Settings.Projection != Ledger {
 			return Step{}
 		}
@@ -287,7 +290,7 @@ func (d *drawing) aimedAt(at Duration) Step {
 	return s
 }
 
-// litter is what strangers send, one after the other.
+// litter returns what strangers send, one message after the other.
 func (d *drawing) litter(r *rand.Rand) (all []Garbage) {
 	at := time.Duration(0)
 	for n := range d.garbage {
@@ -315,7 +318,8 @@ func (d *drawing) litter(r *rand.Rand) (all []Garbage) {
 	return all
 }
 
-// before are the aggregates of what is committed before a moment, once for each event, but for those with poison.
+// before returns the aggregates of what is committed before a moment, once for each event, except
+// those with poison.
 func (d *drawing) before(at time.Duration, garbage []Garbage) (aggregates []string) {
 	for _, b := range d.plan.Bursts {
 		for _, e := range b.Events {
@@ -337,7 +341,7 @@ func (d *drawing) before(at time.Duration, garbage []Garbage) (aggregates []stri
 	return aggregates
 }
 
-// operator draws how the operator goes about it in the end: what is dropped, and which commands are killed on the way.
+// operator draws what the operator does at the end: what is dropped, and which commands are killed.
 func (d *drawing) operator() {
 	for n := range d.plan.Steps {
 		if d.plan.Steps[n].Kind == Poison {
@@ -357,7 +361,7 @@ func (d *drawing) operator() {
 	d.plan.KilledReplays = d.killed(d.aim)
 }
 
-// killed are how long commands live that are killed: none, one or two.
+// killed returns how long the commands live that are killed: none, one or two.
 func (d *drawing) killed(r *rand.Rand) (after []Duration) {
 	for range r.IntN(3) {
 		after = append(after, between(r, 0, 300*time.Millisecond))

@@ -23,7 +23,7 @@ func Read(path string) (Plan, error) {
 	return p, nil
 }
 
-// Decode reads the form of [Plan.Encode], and refuses what nobody could carry out.
+// Decode reads the form of [Plan.Encode], and refuses a plan that cannot be executed.
 func Decode(text []byte) (p Plan, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -81,7 +81,7 @@ func line(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// validate refuses what nobody could carry out.
+// validate refuses a plan that cannot be executed.
 func (p Plan) validate() error {
 	s := p.Settings
 	switch {
@@ -116,7 +116,7 @@ func (p Plan) validate() error {
 	return nil
 }
 
-// needs are the fields that a kind of fault cannot be without.
+// needs are the required fields of each kind of fault.
 var needs = map[Kind]string{
 	Kill: "of", Stop: "of", HoldAndKill: "of for", Hang: "of server way for", Cut: "of server for", Isolate: "of for", KillProducers: "",
 	CutBus: "", CutMongo: "", KillCursors: "", StepDown: "", UpgradeMongo: "version", StorageFails: "", LoseAcks: "times", RefuseSends: "times",

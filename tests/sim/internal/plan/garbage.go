@@ -5,26 +5,28 @@ import (
 	"strings"
 )
 
-// Form is how garbage cannot be read.
+// Form is the reason why garbage cannot be read.
 type Form string
 
 // The forms of garbage.
 const (
-	// Nobodys names no aggregate: it comes into a session that is a hash, among the events of the one whose session it is.
+	// Nobodys names no aggregate: it comes into a session that is a hash, among the events of the
+	// one whose session it is.
 	Nobodys Form = "nobodys"
-	// Unsaid says nothing of itself: its session alone names an aggregate, where that has one to itself.
+	// Unsaid has no properties: only its session names an aggregate, if the aggregate has a session
+	// of its own.
 	Unsaid Form = "unsaid"
-	// BrokenBody is an event of an aggregate, with a body that is broken off.
+	// BrokenBody is an event of an aggregate, with a truncated body.
 	BrokenBody Form = "broken-body"
 )
 
-// Garbage is a message that nobody can read, which a stranger sends among those of the stream.
+// Garbage is an undecodable message, which a stranger sends among those of the stream.
 type Garbage struct {
 	At   Duration `json:"at"`
 	ID   string   `json:"id"`
 	Form Form     `json:"form"`
-	// Aggregate is the one into whose session it is sent, see [FullName]. That of [Nobodys] has ten events of its own, and Before is how many of
-	// them come before.
+	// Aggregate is the aggregate into whose session it is sent, see [FullName]. That of [Nobodys]
+	// has ten events of its own, and Before is how many of them come before.
 	Aggregate string `json:"aggregate"`
 	Before    int64  `json:"before,omitempty"`
 	// KilledDrops are how long each `parked drop` lives that is killed before the one that is not.
@@ -32,7 +34,7 @@ type Garbage struct {
 	Random      uint64     `json:"random,omitempty"`
 }
 
-// String is what happens, in words.
+// String describes it in words.
 func (g Garbage) String() string {
 	switch g.Form {
 	case Nobodys:
@@ -44,8 +46,8 @@ func (g Garbage) String() string {
 	}
 }
 
-// FullName is the id of an aggregate of the plan: one whose name in it begins with long has a longer one than a session's id
-// can be.
+// FullName returns the id of an aggregate of the plan: if its name in the plan begins with long,
+// the id is longer than a session's id can be.
 func FullName(aggregate string) string {
 	if strings.HasPrefix(aggregate, "long-") {
 		return aggregate + "-" + strings.Repeat("x", 128)

@@ -1,8 +1,9 @@
-// Package plan is what a seed decides of a simulated run, as data: how the services are configured, what is committed, and
-// what goes wrong when. A plan can be told as a story, kept in a file, and shrunk.
+// Package plan is the part of a simulated run that its seed determines, as data: how the services
+// are configured, what is committed, and what goes wrong when. A plan can be printed as a story,
+// kept in a file, and shrunk.
 //
-// Guaranteed: a plan is all that a run is given to decide with. Leaving a part of it out changes no other part. What it does
-// not decide is the interleaving: how the goroutines of the services are scheduled.
+// Guaranteed: a run is determined by its plan, except for the interleaving: how the goroutines of
+// the services are scheduled. Leaving a part of a plan out changes no other part.
 package plan
 
 import (
@@ -15,24 +16,26 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Plan is what is to happen in a run. Moments count from when every stream has begun.
+// Plan is what happens in a run. Moments count from when every stream has begun.
 type Plan struct {
-	// Broke is the promise that it broke once; of plans that are kept.
+	// Broke is the promise that it once broke; for plans that are kept.
 	Broke string `json:"broke,omitempty"`
-	// Story is what is worth knowing of it, for people.
+	// Story is a remark for people.
 	Story string `json:"story,omitempty"`
-	// Seed is that of which it was drawn; 0 is a seed too.
+	// Seed is the seed of which it was drawn; 0 is a seed as well.
 	Seed     uint64   `json:"seed"`
 	Settings Settings `json:"settings"`
-	// Heals is when everything heals that is still wrong; where a fault lasts longer, when that is over.
+	// Heals is when all faults end that last; if a fault lasts longer, when that is over.
 	Heals Duration `json:"heals"`
-	// KilledReplays are how long each `parked replay --all` lives that is killed before the one that is not.
+	// KilledReplays are the lifetimes of the `parked replay --all` commands that are killed before
+	// the one that is not.
 	KilledReplays []Duration `json:"killedReplays,omitempty"`
 	// Steps are the faults, by their moment.
 	Steps []Step `json:"steps"`
 	// Garbage is what strangers send, by its moment.
 	Garbage []Garbage `json:"garbage"`
-	// Bursts are the commits of the workload, by their moment; poison, drips and garbage have commits of their own.
+	// Bursts are the commits of the workload, by their moment; poison, drips and garbage have
+	// commits of their own.
 	Bursts []Burst `json:"bursts"`
 }
 
@@ -44,19 +47,22 @@ type Burst struct {
 
 // Event is one of an aggregate; its version is the next one.
 type Event struct {
-	// Collection is the one that it is committed to, where several streams carry events of the aggregate; else empty.
+	// Collection is the collection that it is committed to, if several streams carry events of the
+	// aggregate; otherwise empty.
 	Collection      string
 	Aggregate, Kind string
-	// Operation is how it is committed where events are changes of documents; empty: an insert.
+	// Operation is the operation with which it is committed if events are changes of documents;
+	// empty: an insert.
 	Operation envelope.Operation
 }
 
-// String is the aggregate, behind its collection where there is one, the type, and the operation where there is one.
+// String returns the aggregate, behind its collection if there is one, the type, and the operation
+// if there is one.
 func (e Event) String() string {
 	return strings.Trim(e.Collection+"/"+e.Aggregate+" "+e.Kind+" "+string(e.Operation), "/ ")
 }
 
-// MarshalText gives the form of [Event.String].
+// MarshalText returns the form of [Event.String].
 func (e Event) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 // UnmarshalText reads the form of [Event.String].
@@ -80,7 +86,7 @@ func (e *Event) UnmarshalText(text []byte) error {
 // Duration is written as Go writes it: 1.5s.
 type Duration struct{ time.Duration }
 
-// MarshalText gives Go's form.
+// MarshalText returns Go's form.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads Go's form.
@@ -89,7 +95,7 @@ func (d *Duration) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Events is how many the workload commits.
+// Events returns how many events the workload commits.
 func (p Plan) Events() (n int) {
 	for _, b := range p.Bursts {
 		n += len(b.Events)
@@ -97,13 +103,14 @@ func (p Plan) Events() (n int) {
 	return n
 }
 
-// Size is how much there is to read in a plan: what a shrunk plan has less of.
+// Size returns how much there is to read in a plan, which a shrunk plan has less of.
 func (p Plan) Size() int {
 	s := p.Settings
 	return len(p.Steps) + len(p.Garbage) + len(p.Bursts) + p.Events() + len(p.KilledReplays) + s.Producers + s.Projectors + s.Streams
 }
 
-// KilledDrops are how long each `parked drop` of an aggregate lives that is killed before the one that is not.
+// KilledDrops returns the lifetimes of the `parked drop` commands of an aggregate that are killed
+// before the one that is not.
 func (p Plan) KilledDrops(aggregate string) []Duration {
 	for _, s := range p.Steps {
 		if s.Kind == Poison && s.Aggregate == aggregate {
@@ -118,11 +125,11 @@ func (p Plan) KilledDrops(aggregate string) []Duration {
 	return nil
 }
 
-// fewEvents is how many events a story tells one by one.
+// fewEvents is how many events a story lists one by one.
 const fewEvents = 40
 
-// Tell is the plan as a story.
-func (p Plan) Tell() string {
+// Narrative returns the plan as a story.
+func (p Plan) Narrative() string {
 	type line struct {
 		at   Duration
 		text string

@@ -22,7 +22,7 @@ func TestASeedDrawsItsPlanAgain(t *testing.T) {
 	require.NotEqual(t, plan.Draw(1).Steps, plan.Draw(2).Steps)
 }
 
-// What is drawn can be written, read again and told.
+// What is drawn can be written, read again and printed.
 func TestPlansAreKeptInFiles(t *testing.T) {
 	t.Parallel()
 	kinds := map[plan.Kind]bool{}
@@ -37,7 +37,7 @@ func TestPlansAreKeptInFiles(t *testing.T) {
 		for _, s := range p.Steps {
 			kinds[s.Kind] = true
 			require.NotEqual(t, string(s.Kind), s.String(), "it has no words")
-			require.Contains(t, p.Tell(), s.String())
+			require.Contains(t, p.Narrative(), s.String())
 		}
 		require.True(t, slices.IsSortedFunc(p.Steps, func(a, b plan.Step) int { return int(a.At.Duration - b.At.Duration) }))
 	}
@@ -72,7 +72,7 @@ func TestPlansThatNobodyCanCarryOutAreRefused(t *testing.T) {
 	}
 }
 
-// needed fails where everything that it needs is there.
+// needed fails if everything that it needs is there.
 type needed struct {
 	steps    []plan.Kind
 	events   []plan.Event
@@ -124,8 +124,8 @@ func TestShrinkLeavesOutWhatThePlanFailsWithout(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Where nothing can be left out nothing is; and whatever is tried can be carried out: what happens to a replica or a stream
-// goes with it.
+// If nothing can be left out, nothing is; and every plan that is tried can be executed: what
+// happens to a replica or a stream is left out with it.
 func TestShrinkTriesWhatCanBeCarriedOut(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -143,7 +143,7 @@ func TestShrinkTriesWhatCanBeCarriedOut(t *testing.T) {
 	}
 }
 
-// When its time is over, Shrink gives the smallest plan of which it knows that it fails.
+// When its time is over, Shrink returns the smallest plan known to fail.
 func TestShrinkEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	p := plan.Draw(7)

@@ -11,8 +11,9 @@ import (
 // Stubborn is the type of the event that MongoDB refuses to write, of a [RefuseDocument].
 const Stubborn = "Stubborn"
 
-// forGood are codes by which a projector knows that a document is refused for what it is: of indexes that cannot take it, and of a
-// transaction that is too large by itself. The others are in no table of a projector.
+// forGood are codes by which a projector knows that a document is refused because of its content:
+// those of indexes that cannot take it, and of a single transaction that is too large. The others
+// are unlisted in a projector.
 var (
 	forGood = []int32{171, 201, 16755, 16766, 17261, 257, 359}
 	unknown = []int32{
@@ -20,16 +21,18 @@ var (
 	}
 )
 
-// ForGood says whether a projector knows of a code that what is refused with it never will be written.
+// ForGood reports whether a projector recognises a code as a permanent refusal.
 func ForGood(code int32) bool { return slices.Contains(forGood, code) }
 
 // tooLarge are the codes of transactions that are too large.
 var tooLarge = []int32{257, 359}
 
-// smallest is how many documents the transaction of one event of [Ledger] writes: the record of positions, a timeline and a total.
+// smallest is how many documents the transaction of one event of [Ledger] writes: the record of
+// positions, a timeline and a total.
 const smallest = 3
 
-// refusals draws what the read model's database, or a projection, does to some events and not to others.
+// refusals draws what the read model's database, or a projection, does to some events and not to
+// others.
 func (d *drawing) refusals(r *rand.Rand) {
 	s := &d.plan.Settings
 	s.UndecidedAfter = []Duration{seconds(10), seconds(10), seconds(30), seconds(600)}[r.IntN(4)]
@@ -50,13 +53,13 @@ func (d *drawing) refusals(r *rand.Rand) {
 	}
 	if slow == 0 {
 		s.ApplyTimeout = Duration{time.Second}
-		s.UndecidedAfter = seconds(600) // an aggregate may time out again and again, while others do not
+		s.UndecidedAfter = seconds(600) // an aggregate may time out repeatedly, while others do not
 		d.plan.Steps = append(d.plan.Steps, Step{At: at[1], Kind: SlowEvents, Delay: delay, For: long})
 	}
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
-// refusal is what happens, in words.
+// refusal describes the fault in words.
 func (s Step) refusal() string {
 	switch s.Kind {
 	case RefuseDocument:

@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// Repair is a document of the read model that is wrong, and an operator who repairs its aggregate from the source while everything goes on.
+// Repair is a document of the read model that is wrong, and an operator who repairs its aggregate
+// from the source while everything goes on.
 const Repair Kind = "repair"
 
-// repairs draws one to three repairs in the runs in which an aggregate's documents show all that was published of it: events are inserted, no
-// collection is replaced, one stream carries the aggregate, and MongoDB can read as of a moment. Not if the broker takes messages out.
+// repairs draws one to three repairs in the runs in which an aggregate's documents show all that
+// was published of it: events are inserted, no collection is replaced, one stream carries the
+// aggregate, and MongoDB can read as of a moment. Not if the broker takes messages out.
 func (d *drawing) repairs(r *rand.Rand) {
 	s := d.plan.Settings
 	times := moments(r, 1+r.IntN(3), d.length)

@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// What Service Bus has been seen to say when it ends a link or rejects a batch, and something that nobody has seen.
+// The conditions with which Service Bus has been seen to detach a link or reject a batch, and an
+// unknown one.
 var conditions = []string{
 	"amqp:link:detach-forced", "amqp:link:message-size-exceeded", "amqp:internal-error", "amqp:not-allowed", "amqp:decode-error",
 	"amqp:resource-limit-exceeded", "com.microsoft:server-busy", "com.microsoft:timeout", "com.microsoft:operation-cancelled",
 	"com.contoso:full-moon",
 }
 
-// answers are the odd answers to sends, of every other run: too few in a row to be taken for a refusal of what is sent.
+// answers draws the unusual answers to sends, of every other run: too few in a row to count as a
+// refusal of the message.
 func (d *drawing) answers(r *rand.Rand) {
 	for _, at := range moments(r, 3*r.IntN(2), d.length) {
 		s := Step{At: at, Kind: AnswerSends, Times: 1 + r.IntN(6)}
@@ -46,8 +48,9 @@ var neverTaken = []Step{
 	{Answer: Detached, Condition: "amqp:link:message-size-exceeded"},
 }
 
-// neverTakenMessages lets Service Bus refuse messages for good, whatever they are sent with and whoever sends them: each the one of an aggregate of its
-// own, among others. Where versions are judged, one that is parked would park its aggregate later; so they are not.
+// neverTakenMessages lets Service Bus permanently refuse messages, whatever they are sent with and
+// whichever leader sends them: each is an event of an aggregate of its own, among others. If
+// versions were judged, a parked message would park its aggregate later; so they are not.
 func (d *drawing) neverTakenMessages(r *rand.Rand) {
 	policy, n := []string{"park", "fail"}[r.IntN(2)], 1+r.IntN(2)
 	if at := moments(r, n, d.length); d.plan.Settings.Documents == "" && d.plan.Settings.GapWait.Duration == 0 {
@@ -63,8 +66,9 @@ func (d *drawing) neverTakenMessages(r *rand.Rand) {
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
-// openings lets it take long to open a connection, in every third run: seconds for a token and dozens of round trips, when every producer is a
-// new one, or every connection was closed. In half of them that never heals.
+// openings makes opening a connection slow, in every third run: seconds for a token and dozens of
+// round trips, when every producer is a new one, or every connection was closed. In half of these
+// runs that never ends.
 func (d *drawing) openings(r *rand.Rand) {
 	for _, at := range moments(r, 1+r.IntN(2), d.length) {
 		slow := Step{At: at, Kind: SlowOpening, Delay: between(r, time.Second, 15*time.Second), For: between(r, 5*time.Second, 40*time.Second)}
@@ -82,8 +86,9 @@ func (d *drawing) openings(r *rand.Rand) {
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
-// upgrades lets MongoDB write resume tokens of another version from some moment on, and in some runs back again: while the services run,
-// or while nobody publishes for so long that the broker forgets, so that only a position can tell what the next leader sends again.
+// upgrades makes MongoDB write resume tokens of another version from some moment on, and in some
+// runs back again: while the services run, or while nothing is published for so long that the
+// broker forgets, so that only a position identifies what the next leader sends again.
 func (d *drawing) upgrades(r *rand.Rand) {
 	from := 1 + r.IntN(2)
 	d.plan.Settings.TokenVersion = from

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// SDK is the receiver with which a projector's sessions are accepted through the SDK.
+// SDK is the value of SESSION_RECEIVER with which the SDK accepts a projector's sessions.
 const SDK = "sdk"
 
 // The projections that projectors run.
@@ -19,7 +19,7 @@ const (
 // Collections are what the streams of a run watch.
 var Collections = []string{"events", "returns"}
 
-// Database is where they are.
+// Database is the database of the collections.
 const Database = "shop"
 
 // Settings are how a run is configured.
@@ -27,7 +27,8 @@ type Settings struct {
 	Producers  int `json:"producers"`
 	Projectors int `json:"projectors"`
 	Streams    int `json:"streams"` // of a producer
-	// Shared says that several streams carry events of one aggregate: those of the workload, and of poison.
+	// Shared means that several streams carry events of one aggregate: those of the workload, and
+	// of poison.
 	Shared bool `json:"shared,omitempty"`
 	// SessionKey is SESSION_KEY.
 	SessionKey    envelope.SessionKey `json:"sessionKey,omitzero"`
@@ -47,43 +48,48 @@ type Settings struct {
 	GapWait Duration `json:"gapWait"`
 	// VersionFirst is VERSION_FIRST.
 	VersionFirst int64 `json:"versionFirst,omitempty"`
-	// Partitioned says that the topic is.
+	// Partitioned means that the topic is partitioned.
 	Partitioned bool `json:"partitioned,omitempty"`
-	// BodyKiB is how large events are; 0: small. A projector's session has room for two batches of BodiesInHand of them (MAX_IN_FLIGHT_BYTES).
+	// BodyKiB is how large events are; 0: small. A projector's session has room for two batches of
+	// BodiesInHand of them (MAX_IN_FLIGHT_BYTES).
 	BodyKiB      int `json:"bodyKiB,omitempty"`
 	BodiesInHand int `json:"bodiesInHand,omitempty"`
-	// Deliveries is the subscription's MaxDeliveryCount, and so MAX_DELIVERIES, unless that is wrong; TimeToLive is how long messages live
-	// there. 0: neither is ever used up. Where Deliveries is set, it is not known beforehand which aggregates are parked.
+	// Deliveries is the subscription's MaxDeliveryCount, and so MAX_DELIVERIES, unless that is
+	// wrong; TimeToLive is how long messages live there. 0: neither is ever used up. Where
+	// Deliveries is set, it is not known beforehand which aggregates are parked.
 	Deliveries      int      `json:"deliveries,omitempty"`
 	WrongDeliveries bool     `json:"wrongDeliveries,omitempty"`
 	TimeToLive      Duration `json:"timeToLive,omitzero"`
 	// UndecidedAfter is UNDECIDED_AFTER, and ApplyTimeout APPLY_TIMEOUT; 0: the default.
 	UndecidedAfter Duration `json:"undecidedAfter,omitzero"`
 	ApplyTimeout   Duration `json:"applyTimeout,omitzero"`
-	// Healthy is how many aggregates have an event every few seconds, and nothing that goes wrong with them.
+	// Healthy is how many aggregates have an event every few seconds, and nothing that goes wrong
+	// with them.
 	Healthy int `json:"healthy,omitempty"`
-	// Receiver is SESSION_RECEIVER. The SDK holds mutexes while it waits for the network, and virtual time does not pass while a
-	// goroutine waits for a mutex: where it accepts the sessions, each has a connection of its own, and a projector's way to
-	// Service Bus does not hang while it starts or recovers.
+	// Receiver is SESSION_RECEIVER. The SDK holds mutexes while it waits for the network, and
+	// virtual time does not pass while a goroutine waits for a mutex: where it accepts the
+	// sessions, each has a connection of its own, and a projector's way to Service Bus does not
+	// hang while it starts or recovers.
 	Receiver string `json:"receiver"`
-	// Round trips. Without any, everything is done in no time and a fault never meets anything under way. Service Bus has
-	// none: what the operator's commands do, they do through the SDK.
+	// The round trips. Without any, everything takes no time and a fault never meets anything in
+	// flight. Service Bus has none: the operator's commands use the SDK.
 	MongoTrip Duration `json:"mongoTrip"`
-	// MongoVersion is the version that MongoDB is like, such as "6.0"; empty: the newest.
+	// MongoVersion is the version that MongoDB acts as, such as "6.0"; empty: the newest.
 	MongoVersion string `json:"mongoVersion,omitempty"`
-	// TokenVersion is that of MongoDB's resume tokens to begin with; 0 is 2.
+	// TokenVersion is the initial version of MongoDB's resume tokens; 0 is 2.
 	TokenVersion int      `json:"tokenVersion,omitempty"`
 	BlobTrip     Duration `json:"blobTrip"`
 	// OnRefused is ON_REFUSED; empty: it does not matter.
 	OnRefused string `json:"onRefused,omitempty"`
 	// OnReplaced is ON_COLLECTION_REPLACED; empty: it does not matter.
 	OnReplaced string `json:"onReplaced,omitempty"`
-	// Documents says that events are changes of documents, and what tells their aggregate: [Images], [RequiredImages] or [Keys]. Empty:
-	// events are documents that are inserted and never changed.
+	// Documents means that events are changes of documents, and names what determines their
+	// aggregate: [Images], [RequiredImages] or [Keys]. Empty: events are documents that are
+	// inserted and never changed.
 	Documents string `json:"documents,omitempty"`
 }
 
-// StreamNames are the names of the run's streams.
+// StreamNames returns the names of the run's streams.
 func (s Settings) StreamNames() (names []string) {
 	for _, collection := range Collections[:s.Streams] {
 		names = append(names, Database+"."+collection)
@@ -91,7 +97,7 @@ func (s Settings) StreamNames() (names []string) {
 	return names
 }
 
-// ProducerNames are the names of the replicas of the producer.
+// ProducerNames returns the names of the replicas of the producer.
 func (s Settings) ProducerNames() (names []string) {
 	for n := range s.Producers {
 		names = append(names, fmt.Sprintf("producer-%c", 'a'+n))
@@ -99,7 +105,7 @@ func (s Settings) ProducerNames() (names []string) {
 	return names
 }
 
-// ProjectorNames are the names of the replicas of the projector.
+// ProjectorNames returns the names of the replicas of the projector.
 func (s Settings) ProjectorNames() (names []string) {
 	for n := range s.Projectors {
 		names = append(names, ProjectorName(n))
@@ -107,7 +113,7 @@ func (s Settings) ProjectorNames() (names []string) {
 	return names
 }
 
-// ProjectorName is the name of one replica of the projector, from 0.
+// ProjectorName returns the name of one replica of the projector, from 0.
 func ProjectorName(n int) string { return fmt.Sprintf("projector-%d", n) }
 
 func (s Settings) String() string {

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Shrink leaves out of a failing plan what it fails without: faults, garbage, bursts of commits, streams, replicas, killed
-// commands, and single events. fails says whether a plan still fails in the same way; it may be wrong when it says that one
-// does not, and then that part stays. Shrink ends when nothing more can be left out, or ctx ends; what it returns is p, or a
-// plan of which fails has said that it fails.
+// Shrink leaves out of a failing plan what it fails without: faults, garbage, bursts of commits,
+// streams, replicas, killed commands, and single events. fails reports whether a plan still fails
+// in the same way; it may wrongly report that one does not, and then that part stays. Shrink ends
+// when nothing more can be left out, or ctx ends; it returns p, or a plan of which fails has
+// reported that it fails.
 func Shrink(ctx context.Context, p Plan, fails func(Plan) bool) Plan {
 	s := &shrinking{smallest: p, fails: func(p Plan) bool { return ctx.Err() == nil && fails(p) }}
 	for before := -1; before != s.smallest.Size() && ctx.Err() == nil; {
@@ -23,7 +24,7 @@ type shrinking struct {
 	fails    func(Plan) bool
 }
 
-// try takes a plan over if it fails too.
+// try adopts a plan if it fails as well.
 func (s *shrinking) try(p Plan) bool {
 	failed := s.fails(p)
 	if failed {
@@ -66,11 +67,11 @@ func (s *shrinking) round() {
 	}
 	fewer(s, single(s.smallest.Bursts), func(p *Plan, events []Burst) { p.Bursts = events })
 	if joined := join(s.smallest.Bursts); len(joined) < len(s.smallest.Bursts) {
-		s.smallest.Bursts = joined // the same plan, told in fewer lines
+		s.smallest.Bursts = joined // the same plan, in fewer lines
 	}
 }
 
-// with tries a change of the settings, and leaves out the faults of what is not there then.
+// with tries a change of the settings, and leaves out the faults of what no longer exists.
 func (s *shrinking) with(change func(p *Plan)) bool {
 	p := s.smallest
 	if change(&p); p.validate() != nil {
@@ -79,7 +80,8 @@ func (s *shrinking) with(change func(p *Plan)) bool {
 	return s.try(p)
 }
 
-// fewer leaves out of a list what the plan fails without: all of it, halves, quarters and so on, down to one.
+// fewer leaves out of a list what the plan fails without: all of it, halves, quarters and so on,
+// down to one.
 func fewer[T any](s *shrinking, all []T, put func(p *Plan, list []T)) {
 	for size := len(all); size > 0; size /= 2 {
 		for from := 0; from < len(all); {
@@ -95,7 +97,7 @@ func fewer[T any](s *shrinking, all []T, put func(p *Plan, list []T)) {
 	}
 }
 
-// single makes a burst of each event, so that each can be left out.
+// single turns each event into a burst, so that each can be left out.
 func single(bursts []Burst) (all []Burst) {
 	for _, b := range bursts {
 		for _, e := range b.Events {

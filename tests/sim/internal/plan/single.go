@@ -11,10 +11,12 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Hanging is the type of the event from which the projection does not return, of a [HangProjection].
+// Hanging is the type of the event from which the projection does not return, of a
+// [HangProjection].
 const Hanging = "Hanging"
 
-// The manners of a [Poison], which are how its event fails; without one, the projection returns an error.
+// The manners of a [Poison], which are how its event fails; without one, the projection returns an
+// error.
 const (
 	PanicsLate  = "panics-late" // a value panics while it is written as BSON
 	Unencodable = "unencodable" // the driver cannot write a value as BSON
@@ -25,17 +27,20 @@ const (
 // Partitions is how many partitions Service Bus is divided into, for a [RefusePartition].
 const Partitions = 16
 
-// refusedAfter is REFUSED_AFTER by default: a session that is refused for longer may stop its stream.
+// refusedAfter is REFUSED_AFTER by default: a session that is refused for longer may stop its
+// stream.
 const refusedAfter = 5 * time.Minute
 
-// unlisted are conditions from the service's own list that are in no table of the producer, and one that is not in the list.
+// unlisted are conditions from the service's own list that are in no table of the producer, and one
+// that is not in the list.
 var unlisted = []string{
 	"com.microsoft:address-already-in-use", "com.microsoft:entity-disabled", "com.microsoft:message-lock-lost", "com.microsoft:message-not-found",
 	"com.microsoft:no-matching-subscription", "com.microsoft:partition-not-owned", "com.microsoft:publisher-revoked", "com.microsoft:store-lock-lost",
 	"com.contoso:full-moon",
 }
 
-// concerns are the codes with which MongoDB answers that a majority does not have what was done, and one that is not in its list.
+// concerns are the codes with which MongoDB answers that a majority does not have what was done,
+// and one that is not in its list.
 var concerns = []int32{64, 91, 100, 189, 11602, 16732}
 
 // parts are the collections that a projection writes to.
@@ -48,8 +53,9 @@ func aWhile(r *rand.Rand) Duration {
 	return Duration{time.Duration(float64(shortest) * factor).Round(time.Millisecond)}
 }
 
-// singles draws what goes wrong with one aggregate, session, partition or collection and with nothing else, what a server answers
-// that no table of the services has, and the healthy aggregates that must not notice.
+// singles draws what goes wrong with one aggregate, session, partition or collection and with
+// nothing else, what a server answers that no table of the services has, and the healthy aggregates
+// that must not notice.
 func (d *drawing) singles(r *rand.Rand) {
 	defer func() {
 		slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
@@ -101,7 +107,8 @@ func (d *drawing) singles(r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		one.Kind, one.Aggregate, one.Times = RefusePartition, "", 1+r.IntN(Partitions)
 	}
-	// Where several aggregates share a session, or all messages must be published before the operator does something, all wait.
+	// Where several aggregates share a session, or all messages must be published before the
+	// operator does something, all wait.
 	add(r.IntN(3) == 0 && s.OnRefused == "" && s.SessionKey == envelope.SessionKey{}, one)
 	names := parts[s.Projection]
 	add(r.IntN(3) == 0, Step{At: at[4], Kind: RefuseCollection, Collection: names[r.IntN(len(names))], Code: unknown[r.IntN(len(unknown))], For: aWhile(r)})
@@ -115,7 +122,8 @@ func (s Settings) HealthyNames() (names []string) {
 	return names
 }
 
-// single describes a fault of one aggregate, session, partition or collection, or an answer that is in no table.
+// single describes a fault of one aggregate, session, partition or collection, or an answer that is
+// in no table.
 func (s Step) single() string {
 	switch s.Kind {
 	case HangProjection:

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Kind is what a fault is.
+// Kind is the kind of a fault.
 type Kind string
 
 // The kinds of faults. What each of them needs of a [Step] is in its line of needs.
 const (
 	Kill          Kind = "kill"                   // a process is killed, or its machine is gone, and another one starts
 	Stop          Kind = "stop"                   // asked to stop, and another one starts
-	HoldAndKill   Kind = "hold-and-kill"          // killed while what it sent is still under way; it arrives late, or never
-	Hang          Kind = "hang"                   // a partition that says nothing
+	HoldAndKill   Kind = "hold-and-kill"          // killed while what it sent is still in flight; it arrives late, or never
+	Hang          Kind = "hang"                   // a partition without errors
 	Cut           Kind = "cut"                    // a partition that refuses
-	Isolate       Kind = "isolate"                // cut off from everything, without a word
-	KillProducers Kind = "kill-every-producer"    // nobody publishes for a while
+	Isolate       Kind = "isolate"                // cut off from everything, without errors
+	KillProducers Kind = "kill-every-producer"    // nothing is published for a while
 	CutBus        Kind = "cut-service-bus"        // every connection to Service Bus is closed
 	CutMongo      Kind = "cut-mongodb"            // every connection to MongoDB is closed
 	KillCursors   Kind = "kill-cursors"           //
@@ -27,12 +27,12 @@ const (
 	RefuseSends   Kind = "refuse-sends"           //
 	LoseReplies   Kind = "lose-replies"           // of MongoDB, whose commands took effect
 	SlowUpdates   Kind = "slow-updates"           // of MongoDB
-	RefuseUpdates Kind = "refuse-updates"         // of projectors, by MongoDB, with a code that nobody knows
+	RefuseUpdates Kind = "refuse-updates"         // of projectors, by MongoDB, with an unlisted code
 	LoseAnswers   Kind = "lose-storage-answers"   // whose requests took effect
-	DelayRequests Kind = "delay-storage-requests" // given up by who sent them, overtaken by later ones, and executed in the end
+	DelayRequests Kind = "delay-storage-requests" // abandoned by their senders, overtaken by later ones, and executed eventually
 	BreakLease    Kind = "break-lease"            // by a stranger, who perhaps takes it
 	KillInHand    Kind = "kill-in-hand"           // while a projector has messages in hand
-	StopInHand    Kind = "stop-in-hand"           // likewise
+	StopInHand    Kind = "stop-in-hand"           // the same
 	CutBusInHand  Kind = "cut-service-bus-in-hand"
 	CutInHand     Kind = "cut-in-hand"
 
@@ -42,8 +42,8 @@ const (
 	BusySends     Kind = "busy-sends"          // some sends are refused and others are not, over several heartbeats
 	Drip          Kind = "drip"                // events come one by one while deliveries are slow
 	LoseLocks     Kind = "lose-locks"          // just before they are settled on
-	SlowSettles   Kind = "slow-settlements"    // of messages, handed back ones too
-	AnswerSends   Kind = "answer-sends"        // with something else than acceptance or a busy broker's refusal
+	SlowSettles   Kind = "slow-settlements"    // of messages, including released ones
+	AnswerSends   Kind = "answer-sends"        // with something other than acceptance or a busy broker's refusal
 	Poison        Kind = "poison"              // an event that cannot be applied, among others
 	Scale         Kind = "scale-projectors"    // to six, and to two, under load
 
@@ -74,9 +74,10 @@ const (
 
 	// Those of broker.go.
 
-	TakeOut Kind = "take-out" // the broker dead-letters an event by itself, and the next ones may overtake it
+	TakeOut Kind = "take-out" // the broker itself dead-letters an event, and the next ones may overtake it
 	Deadly  Kind = "deadly"   // an event ends every projector that has it in hand
-	// LastDeadly is the same when all has healed and is at rest, so that nothing keeps projectors from parking it in time.
+	// LastDeadly is the same when everything has healed and is at rest, so that nothing keeps
+	// projectors from parking it in time.
 	LastDeadly Kind = "deadly-at-rest"
 )
 
@@ -99,39 +100,42 @@ const (
 	Released = "released"
 	Modified = "modified"
 	Rejected = "rejected"
-	Detached = "detached" // no answer: the link ends, for whoever has a send under way there
+	Detached = "detached" // no answer: the link is detached, for all sends in flight there
 )
 
 // Step is one fault.
 type Step struct {
 	At   Duration `json:"at"`
 	Kind Kind     `json:"kind"`
-	// Of is the replica that it happens to.
+	// Of is the replica that it affects.
 	Of string `json:"of,omitempty"`
-	// For is how long it lasts; of a kill or a stop, until the next instance starts.
+	// For is how long it lasts; for a kill or a stop, until the next instance starts.
 	For Duration `json:"for,omitzero"`
 	// KillAfter is when the instance is killed, of [HoldAndKill].
 	KillAfter Duration `json:"killAfter,omitzero"`
-	// Server and Way are where a partition is.
+	// Server and Way are the place of a partition.
 	Server string `json:"server,omitempty"`
 	Way    string `json:"way,omitempty"`
-	// Stream is whose lease is broken, whose collection is replaced, or whose checkpoint is taken back.
+	// Stream is the stream whose lease is broken, whose collection is replaced, or whose checkpoint
+	// is rewound.
 	Stream string `json:"stream,omitempty"`
-	// Command is whose replies get lost.
+	// Command is the command whose replies get lost.
 	Command string `json:"command,omitempty"`
 	// Version is that of MongoDB's resume tokens.
 	Version int `json:"version,omitempty"`
 	// Times is how many times it happens.
 	Times int `json:"times,omitempty"`
-	// Silent says that nobody is told: it is the machine that is gone.
+	// Silent means that the peers do not notice: the machine is gone.
 	Silent bool `json:"silent,omitempty"`
-	// Late says that what was held arrives in the end.
+	// Late means that what was held arrives eventually.
 	Late bool `json:"late,omitempty"`
-	// Takes says that the stranger takes the lease that it has broken.
+	// Takes means that the stranger acquires the lease that it has broken.
 	Takes bool `json:"takes,omitempty"`
-	// Early waits only until the broker has taken a message, which does not depend on what the projector tells it, and when.
+	// Early waits only until the broker has accepted a message, which does not depend on what the
+	// projector sends to it, and when.
 	Early bool `json:"early,omitempty"`
-	// Answer is what sends are answered with, and not stored: released, modified, rejected with Condition, or [Detached] with it.
+	// Answer is the answer to sends, which are not stored: released, modified, rejected with
+	// Condition, or [Detached] with it.
 	Answer    string `json:"answer,omitempty"`
 	Condition string `json:"condition,omitempty"`
 	// Manner is how the event of a [Poison] fails; empty: the projection returns an error.
@@ -144,20 +148,22 @@ type Step struct {
 	Chance float64 `json:"chance,omitempty"`
 	// Delay is how long a delivery, a settlement, or the opening of a connection takes.
 	Delay Duration `json:"delay,omitzero"`
-	// Aggregate is whose events are committed besides the workload; Total is how many.
+	// Aggregate is the aggregate whose events are committed besides the workload; Total is how
+	// many.
 	Aggregate string `json:"aggregate,omitempty"`
 	Total     int64  `json:"total,omitempty"`
 	// Before is how many of them come before the poison.
 	Before int64 `json:"before,omitempty"`
-	// Dropped says that the operator gives the poison up; else it is mended. KilledDrops are how long each `parked drop` lives
-	// that is killed before the one that is not.
+	// Dropped means that the operator drops the poison; otherwise it is fixed. KilledDrops are the
+	// lifetimes of the `parked drop` commands that are killed before the one that is not.
 	Dropped     bool       `json:"dropped,omitempty"`
 	KilledDrops []Duration `json:"killedDrops,omitempty"`
-	// Random decides what is left to decide: which of the sends are hit, how long the pauses between the events are.
+	// Random determines the rest: which of the sends are affected, how long the pauses between the
+	// events are.
 	Random uint64 `json:"random,omitempty"`
 }
 
-// String is what happens, in words.
+// String describes the fault in words.
 func (s Step) String() string {
 	manner := ""
 	if s.Silent {
@@ -218,7 +224,7 @@ func (s Step) String() string {
 	}
 }
 
-// aimed is the same of the faults that are aimed at something.
+// aimed does the same for the aimed faults.
 func (s Step) aimed() string {
 	switch s.Kind {
 	case KillInHand, StopInHand, CutBusInHand, CutInHand:
