@@ -14,7 +14,7 @@ type Doer interface {
 	Do(r *http.Request) (*http.Response, error)
 }
 
-// BlobLink is one party's way to Blob storage. It is safe for concurrent use.
+// BlobLink is one party's connection to Blob storage. It is safe for concurrent use.
 type BlobLink struct {
 	to Doer
 
@@ -24,13 +24,13 @@ type BlobLink struct {
 	dead     bool                     // guarded by mu
 	lose     int                      // guarded by mu: answers to lose
 	delay    int                      // guarded by mu: requests to hold one by one
-	waiting  []*held                  // guarded by mu: requests on their way, in order
+	waiting  []*held                  // guarded by mu: requests in flight, in order
 	next     func(*http.Request) bool // guarded by mu: the request to hold alone; nil for none
 	alone    []*held                  // guarded by mu: those that were
 	released chan struct{}
 }
 
-// held is a request that waits on its way to the server.
+// held is a request that waits before it reaches the server.
 type held struct {
 	request *http.Request
 	answer  chan answer // one
@@ -41,11 +41,11 @@ type answer struct {
 	err      error
 }
 
-// NewBlobLink is a healthy link.
+// NewBlobLink returns a healthy link.
 func NewBlobLink(to Doer) *BlobLink { return &BlobLink{to: to, released: make(chan struct{})} }
 
-// Do carries a request over the link and its answer back, unless its context ends first. A held request that its
-// sender has given up on still arrives when the link heals.
+// Do carries a request over the link and its answer back, unless its context ends first. A held
+// request that its sender has abandoned still arrives when the link heals.
 func (l *BlobLink) Do(r *http.Request) (*http.Response, error) {
 	l.mu.Lock()
 	switch {
@@ -125,7 +125,7 @@ func (l *BlobLink) Cut() {
 	l.drop()
 }
 
-// LoseAnswers lets the next n requests take effect without their sender hearing of it.
+// LoseAnswers lets the next n requests take effect without an answer.
 func (l *BlobLink) LoseAnswers(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,7 +22,8 @@ var _ net.Listener = (*Hub)(nil)
 // Listen returns an open hub.
 func Listen(name string) *Hub { return &Hub{name: netpipe.Addr(name), changed: make(chan struct{}, 1)} }
 
-// Accept returns the next connection, and an error matching net.ErrClosed after Close. One goroutine may call it.
+// Accept returns the next connection, and an error matching net.ErrClosed after Close. One
+// goroutine may call it.
 func (h *Hub) Accept() (net.Conn, error) {
 	for {
 		h.mu.Lock()
@@ -59,7 +60,7 @@ func (h *Hub) signal() {
 	}
 }
 
-// Close ends Accept; connections that nobody accepted are closed.
+// Close ends Accept, and closes connections that have not been accepted.
 func (h *Hub) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,5 +73,5 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// Addr is the hub's name.
+// Addr returns the hub's name.
 func (h *Hub) Addr() net.Addr { return h.name }

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
-// Direction is a set of the two ways over a link.
+// Direction is a set of the two directions over a link.
 type Direction int
 
 // The directions.
@@ -21,7 +21,7 @@ const (
 	Both     = Requests | Replies
 )
 
-// Link is one party's way to one server. It is safe for concurrent use.
+// Link is one party's connection to one server. It is safe for concurrent use.
 type Link struct {
 	hub *Hub
 
@@ -51,7 +51,8 @@ type end struct {
 // NewLink is a healthy link to a server.
 func NewLink(h *Hub) *Link { return &Link{hub: h} }
 
-// DialContext makes a connection. It does not wait, not even while the link is held: the first bytes do then.
+// DialContext makes a connection. It does not wait, not even while the link is held: the first
+// bytes do then.
 func (l *Link) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -99,8 +100,9 @@ func (e *end) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline sets a deadline. Once this end is closed it stays that which woke its reader: a later one would let it wait again, and
-// whoever waits for it under a mutex would stop virtual time.
+// SetReadDeadline sets a deadline. Once this end is closed, the deadline that woke its reader
+// stays: a later one would let it wait again, and a goroutine that waits for it under a mutex would
+// stop virtual time.
 func (e *end) SetReadDeadline(t time.Time) error {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -115,19 +117,19 @@ func (e *end) SetDeadline(t time.Time) error {
 	return errors.Join(e.SetReadDeadline(t), e.SetWriteDeadline(t))
 }
 
-// Close closes this end at once; the other learns of it behind everything that was written.
+// Close closes this end at once; the other end is closed behind everything that was written.
 func (e *end) Close() error {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	e.closed = true
 	if e.link.held&e.way != 0 {
-		return e.Conn.SetReadDeadline(time.Unix(1, 0)) // wakes this end's own reader; the peer hears nothing
+		return e.Conn.SetReadDeadline(time.Unix(1, 0)) // wakes this end's own reader; the peer does not notice
 	}
 	e.pass()
 	return nil
 }
 
-// pass tells the other end of the close. The caller holds the link's mutex.
+// pass closes the other end. The caller holds the link's mutex.
 func (e *end) pass() {
 	e.passed = true
 	_ = e.Conn.Close()
@@ -187,7 +189,7 @@ func (l *Link) Heal() {
 	for _, c := range append([]*connection(nil), l.conns...) {
 		for _, e := range []*end{c.client, c.server} {
 			if len(e.waiting) > 0 {
-				_ = e.SetWriteDeadline(time.Time{}) // its owner's patience is over; the network's is not
+				_ = e.SetWriteDeadline(time.Time{}) // its owner's deadline is over; the network has none
 				_, _ = e.Conn.Write(e.waiting)      // the peer may be gone; then it is lost, as on a real network
 				e.waiting = nil
 			}
@@ -198,9 +200,10 @@ func (l *Link) Heal() {
 	}
 }
 
-// Kill ends the party as a killed process ends: its own ends are closed and it can make no connection, for ever. What it
-// had sent and the link held stays on its way until the link heals.
-// silent says that the machine is gone, too: the server is never told, and held requests are lost.
+// Kill ends the party as a killed process ends: its own ends are closed and it can make no
+// connection, for ever. What it had sent and the link held stays in flight until the link heals.
+// silent means that the machine is gone as well: the server does not notice, and held requests are
+// lost.
 func (l *Link) Kill(silent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,7 +228,7 @@ func (l *Link) Kill(silent bool) {
 	}
 }
 
-// Waiting says whether something that the party has sent may still arrive.
+// Waiting reports whether something that the party has sent may still arrive.
 func (l *Link) Waiting() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -237,7 +240,7 @@ func (l *Link) Waiting() bool {
 	return false
 }
 
-// Released says whether held requests were let go at this moment.
+// Released reports whether held requests were released at this moment.
 func (l *Link) Released(at time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
