@@ -1,7 +1,7 @@
-// Package record keeps what the witnesses of a simulated run record, while it runs.
+// Package record keeps what is recorded of a simulated run, while it runs.
 //
-// Guaranteed: witnesses, services and the run itself may use a [Record] at the same time, from any goroutine. What it hands
-// out are copies; what it keeps can be reached in no other way.
+// Guaranteed: observers, services and the run itself may use a [Record] at the same time, from any
+// goroutine. It returns copies; what it keeps can be reached in no other way.
 package record
 
 import (
@@ -21,19 +21,19 @@ type Record struct {
 	mu sync.Mutex // guards everything below
 
 	run       checker.Run
-	events    map[string]string          // by message id, the id of the event, where a message of a rewound stream has another one
+	events    map[string]string          // by message id, the id of the event, if a message of a rewound stream has another one
 	kinds     []string                   // of the committed events
 	garbage   map[string]checker.Garbage // by message id: what strangers send
 	published map[string]bool            // ids of the messages that the broker has accepted
 	visible   map[string]int64           // events in the read model, by aggregate
 }
 
-// New is an empty record of a run that is known so far.
+// New returns an empty record of a run of which the given parts are known.
 func New(run checker.Run) *Record {
 	return &Record{run: run, events: map[string]string{}, garbage: map[string]checker.Garbage{}, published: map[string]bool{}, visible: map[string]int64{}}
 }
 
-// Run is a copy of what is recorded so far.
+// Run returns a copy of what is recorded so far.
 func (r *Record) Run() checker.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +49,7 @@ func clone(run checker.Run) checker.Run {
 	return run
 }
 
-// Note changes the record; nothing of it may be kept when note has returned.
+// Note changes the record; note must not keep anything of it.
 func (r *Record) Note(note func(run *checker.Run)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,14 +65,14 @@ func (r *Record) Commit(c history.Commit, kind string) {
 	r.kinds = append(r.kinds, kind)
 }
 
-// Send announces garbage, which the broker will tell of when it takes it.
+// Send announces garbage, which the broker will report when it accepts it.
 func (r *Record) Send(g checker.Garbage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.garbage[g.MessageID] = g
 }
 
-// Accept records what the broker takes.
+// Accept records what the broker accepts.
 func (r *Record) Accept(a servicebus.Accepted) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,14 +90,15 @@ func (r *Record) Accept(a servicebus.Accepted) {
 	r.published[taken.MessageID] = true
 }
 
-// Event is the id of the event that a message is of: that of its first message, also once its stream was rewound.
+// Event returns the id of the event of a message: that of its first message, even after its stream
+// was rewound.
 func (r *Record) Event(messageID string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return cmp.Or(r.events[messageID], messageID)
 }
 
-// Park records a message that is parked. One that the broker has not taken is given up.
+// Park records a message that is parked. One that the broker has not accepted counts as abandoned.
 func (r *Record) Park(p checker.Parked) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,14 +109,14 @@ func (r *Record) Park(p checker.Parked) {
 	}
 }
 
-// Parked is how many messages were parked, each as often as it was.
+// Parked returns how many messages were parked, each as many times as it was.
 func (r *Record) Parked() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.run.Parked)
 }
 
-// Write records a write of a checkpoint that the storage took, and numbers it.
+// Write records a write of a checkpoint that the storage accepted, and numbers it.
 func (r *Record) Write(w checker.Write) (number int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +124,7 @@ func (r *Record) Write(w checker.Write) (number int) {
 	return len(r.run.Writes) - 1
 }
 
-// Answered records that the writer of a checkpoint heard of its success.
+// Answered records that the writer of a checkpoint received the answer.
 func (r *Record) Answered(number int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,35 +148,37 @@ func (r *Record) End(instance string, err error) {
 	r.run.Ended = append(r.run.Ended, checker.Ended{Instance: instance, Err: err})
 }
 
-// Accepted is how many messages of the streams the broker has accepted, repeats too.
+// Accepted returns how many messages of the streams the broker has accepted, including repeats.
 func (r *Record) Accepted() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.run.Accepted)
 }
 
-// Published is how many different messages of the streams the broker has accepted.
+// Published returns how many different messages of the streams the broker has accepted.
 func (r *Record) Published() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return int64(len(r.published))
 }
 
-// NotAgain is how many messages are to be published again, since their checkpoint was taken back, and have not been so far.
+// NotAgain returns how many messages must be published again, since their checkpoint was rewound,
+// and have not been so far.
 func (r *Record) NotAgain() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.run.NotAgain())
 }
 
-// Took says whether the broker has accepted the change of a stream at a position.
+// Took reports whether the broker has accepted the change of a stream at a position.
 func (r *Record) Took(stream, position string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.run.Accepted, func(a history.Acceptance) bool { return a.Stream == stream && a.Position == position })
 }
 
-// Next is the first version of an aggregate that the broker has not accepted of a stream and that is not given up.
+// Next returns the first version of an aggregate that the broker has not accepted from a stream and
+// that is not abandoned.
 func (r *Record) Next(stream, aggregate string) (next history.Commit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +199,8 @@ func (r *Record) Next(stream, aggregate string) (next history.Commit) {
 	return history.Commit{}
 }
 
-// Seen is how many events were committed and not given up since, and how many the read model has been seen to hold.
+// Seen returns how many events were committed and not abandoned since, and how many are visible in
+// the read model.
 func (r *Record) Seen() (committed, visible int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +210,7 @@ func (r *Record) Seen() (committed, visible int64) {
 	return int64(len(r.run.Committed) - len(r.run.Given)), visible
 }
 
-// Hidden is how many committed events cannot be seen while poison and garbage are there.
+// Hidden returns how many committed events cannot be visible while poison and garbage are there.
 func (r *Record) Hidden() (n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +220,7 @@ func (r *Record) Hidden() (n int64) {
 	return n
 }
 
-// Type is that of a committed event; empty of none.
+// Type returns the type of a committed event; empty if there is none.
 func (r *Record) Type(aggregate string, version int64) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,7 +232,7 @@ func (r *Record) Type(aggregate string, version int64) string {
 	return ""
 }
 
-// Missing is how many committed events of some aggregates the read model has not been seen to hold.
+// Missing returns how many committed events of some aggregates have not become visible.
 func (r *Record) Missing(aggregates ...string) (n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,7 +247,7 @@ func (r *Record) Missing(aggregates ...string) (n int64) {
 	return n
 }
 
-// Dropped is how many events the operator has given up.
+// Dropped returns how many events the operator has dropped.
 func (r *Record) Dropped() (n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,8 +259,8 @@ func (r *Record) Dropped() (n int64) {
 	return n
 }
 
-// Fold is the read model of the committed events that are to be seen, and how many there are of each type. occurred is when
-// an event says that it occurred.
+// Fold returns the read model of the committed events that must be visible, and how many there are
+// of each type. occurred returns the time in an event.
 func (r *Record) Fold(occurred func(c history.Commit, kind string) string) (timelines, totals *history.Model) {
 	timelines, totals = &history.Model{}, &history.Model{}
 	r.mu.Lock()
@@ -274,7 +278,7 @@ func (r *Record) Fold(occurred func(c history.Commit, kind string) string) (time
 	return timelines, totals
 }
 
-// Leader is who wrote a checkpoint last; empty before anybody did.
+// Leader returns the instance that wrote a checkpoint last; empty before the first write.
 func (r *Record) Leader() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -284,7 +288,7 @@ func (r *Record) Leader() string {
 	return ""
 }
 
-// Begun says whether the checkpoint of each of these streams has a position.
+// Begun reports whether the checkpoint of each of these streams has a position.
 func (r *Record) Begun(streams []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -295,7 +299,7 @@ func (r *Record) Begun(streams []string) bool {
 	return !slices.ContainsFunc(streams, func(stream string) bool { return !begun[stream] })
 }
 
-// Sound says whether an aggregate has events and nothing is, or is to be, wrong with it.
+// Sound reports whether an aggregate has events and neither has nor will get a fault.
 func (r *Record) Sound(aggregate string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -308,7 +312,8 @@ func (r *Record) Sound(aggregate string) bool {
 		!slices.ContainsFunc(r.run.Sick, func(s checker.Sick) bool { return s.Aggregate == aggregate })
 }
 
-// Last is the position of the last message of a stream that the broker has accepted of an aggregate; empty where there is none.
+// Last returns the position of the last message of a stream that the broker has accepted for an
+// aggregate; empty if there is none.
 func (r *Record) Last(stream, aggregate string) (position string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

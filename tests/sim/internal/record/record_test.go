@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/record"
 )
 
-// What is handed out is a copy: it stays as it is, whatever is recorded afterwards.
+// The returned run is a copy: it does not change, whatever is recorded afterwards.
 func TestARunIsACopy(t *testing.T) {
 	t.Parallel()
 	r := record.New(checker.Run{})
