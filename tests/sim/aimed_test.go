@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// aimed makes one of the faults that hit a certain kind of bug where it must show, if it is there.
+// aimed makes one of the faults that reveal a certain kind of bug, if it is there.
 func (w *world) aimed(a *agenda, step plan.Step) {
 	d := step.For.Duration
 	switch step.Kind {
@@ -25,7 +25,8 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 		w.inject(a, servicebus.Faults{Seed: step.Random, Receive: servicebus.Fault{Delay: step.Delay.Duration}}, d)
 		w.work.Go(func() { w.drip(w.Context(), step) })
 	case plan.LoseLocks:
-		// A link whose session is lost is opened anew, and settlements wait for that: as after a cut.
+		// A link whose session is lost is opened again, and settlements wait for that, as after a
+		// cut.
 		if w.mayCut(d) {
 			w.inject(a, servicebus.Faults{Seed: step.Random, LoseLock: step.Chance}, d)
 		}
@@ -53,9 +54,10 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 	}
 }
 
-// answerSends gives an odd answer to the next sends of the producers. Strangers use the SDK, which takes some of them for acceptance.
+// answerSends gives an unusual answer to the next sends of the producers. Strangers use the SDK,
+// which treats some of them as acceptance.
 func (w *world) answerSends(step plan.Step) {
-	left := int64(step.Times) // the broker asks for one send after the other, and for no other message once it has its answer
+	left := int64(step.Times) // the broker calls it for one send after the other, and for no other message once it has its answer
 	var mu sync.Mutex
 	w.injected = append(w.injected, w.bus.AnswerSendsOf(func(a servicebus.Accepted) bool {
 		mu.Lock()
@@ -74,8 +76,8 @@ func (w *world) inject(a *agenda, f servicebus.Faults, d time.Duration) {
 	w.later(a, d, end)
 }
 
-// overtakeWrite lets the leader's next write of the checkpoint wait for d: longer than the leader waits for it, so that later
-// ones overtake it, and shorter than the term lasts.
+// overtakeWrite delays the leader's next write of the checkpoint by d: longer than the leader waits
+// for it, so that later ones overtake it, and shorter than the term lasts.
 func (w *world) overtakeWrite(a *agenda, d time.Duration) {
 	leader := w.record.Leader()
 	for _, s := range w.producers {
@@ -87,7 +89,8 @@ func (w *world) overtakeWrite(a *agenda, d time.Duration) {
 	}
 }
 
-// scale lets as many projectors come as make six, and some seconds later as many go as leave two, under load.
+// scale adds projectors until there are six, and some seconds later stops projectors until there
+// are two, under load.
 func (w *world) scale(a *agenda, after time.Duration) {
 	if len(w.more) > 0 {
 		return

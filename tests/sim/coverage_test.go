@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// coverage is what the seeds together have met: what a simulation must meet to say anything.
+// coverage is what the seeds together have met: what a simulation must meet to be meaningful.
 type coverage struct {
 	mu sync.Mutex
 
@@ -38,7 +38,8 @@ type coverage struct {
 	single   coverageOfSingles
 }
 
-// guarded finds in the log what a projector says when it stops: how many events it recognised as applied before.
+// guarded finds in the log how many events a projector recognised as applied before, which it logs
+// when it stops.
 var guarded = regexp.MustCompile(`msg="projector stopped".* duplicates=([0-9]+)`)
 
 func (c *coverage) add(w *world) {
@@ -51,7 +52,7 @@ func (c *coverage) add(w *world) {
 		case a.Duplicate:
 			c.Recognised++
 		case first[a.MessageID]:
-			c.Forgotten++ // a repeat that the broker's window had forgotten: the guard's work
+			c.Forgotten++ // a repeat that the broker's window had forgotten, and the guard recognised
 		default:
 			c.Messages++
 		}
@@ -59,7 +60,7 @@ func (c *coverage) add(w *world) {
 		w.busLinks.Range(func(leader, _ any) bool {
 			late := w.late(leader.(string), a.At)
 			if late {
-				c.Late++ // delivered when its leader had long sent it
+				c.Late++ // delivered long after its leader had sent it
 			}
 			return !late
 		})
@@ -137,7 +138,8 @@ func (c *coverage) shared(w *world, run checker.Run) {
 	}
 }
 
-// rare is what ten or fewer of the least number of seeds meet, and none now and then, by chance of the interleaving: it is asked of many.
+// rare is what ten or fewer of the least number of seeds meet, and none now and then, by chance of
+// the interleaving: it is asked of many.
 var rare = []string{"parked by a producer", "left out", "undecided", "transactions too large", "parked before the last delivery", "rooms filled"}
 
 // many is how many seeds meet all of it: what every change is held to.
@@ -145,7 +147,7 @@ const many = 500
 
 var counted = regexp.MustCompile(` ?([^:]+):([0-9]+)`)
 
-// missed is what so many seeds should have met and have not.
+// missed returns what so many seeds should have met and have not.
 func (c *coverage) missed(seeds int) (names []string) {
 	for _, count := range counted.FindAllStringSubmatch(c.String(), -1) {
 		if name := count[1]; count[2] == "0" && (seeds >= many || !slices.Contains(rare, name)) {
@@ -155,7 +157,7 @@ func (c *coverage) missed(seeds int) (names []string) {
 	return names
 }
 
-// Whatever is seldom met must be asked of many seeds under the name by which it is counted.
+// What is rarely met must be required of many seeds under the name by which it is counted.
 func TestCoverageMissesWhatItHasNotMet(t *testing.T) {
 	none := &coverage{}
 	all, few := none.missed(many), none.missed(seeds)

@@ -19,23 +19,24 @@ import (
 // gone is the type of a delete, and when it occurred: it carries nothing of its own.
 const gone = "Gone"
 
-// documents are those whose changes are the events: one for each aggregate, which comes, changes and goes. They belong to one goroutine.
+// documents are the documents whose changes are the events: one for each aggregate, which is
+// inserted, changed and deleted. They belong to one goroutine.
 type documents struct {
 	w        *world
 	there    map[place]version
-	versions map[place]int64 // of the aggregate, or of the document where its key is what tells
+	versions map[place]int64 // of the aggregate, or of the document if its key determines the aggregate
 }
 
-// place is an aggregate in a collection; without one where a single stream carries it.
+// place is an aggregate in a collection; without a collection if a single stream carries it.
 type place struct{ collection, aggregate string }
 
-// version is what a document says of itself: its number, and which write of it that was, which no other says.
+// version is the content of a document: its number, and a number of the write, which is unique.
 type version struct {
 	number int64
 	write  string
 }
 
-// newDocuments is nil where events are documents that are inserted and never changed.
+// newDocuments returns nil if events are documents that are inserted and never changed.
 func (w *world) newDocuments() *documents {
 	if w.plan.Settings.Documents == "" {
 		return nil
@@ -43,7 +44,8 @@ func (w *world) newDocuments() *documents {
 	return &documents{w: w, there: map[place]version{}, versions: map[place]int64{}}
 }
 
-// keepImages makes the collections, with the documents before and after each change, where events are changes.
+// keepImages creates the collections, which keep the documents before and after each change, if
+// events are changes.
 func (w *world) keepImages() {
 	if w.plan.Settings.Documents == "" {
 		return
@@ -68,10 +70,11 @@ func readDocuments(c *producer.Config, how string) {
 	}
 }
 
-// documentOf is the _id of an aggregate's document.
+// documentOf returns the _id of an aggregate's document.
 func documentOf(aggregate string) string { return "document of " + aggregate }
 
-// change commits an event as a change of its aggregate's document; where that is not there, as an insert.
+// change commits an event as a change of its aggregate's document, or as an insert if the document
+// does not exist.
 func (d *documents) change(ctx context.Context, e plan.Event) {
 	w, id, of, kind := d.w, documentOf(e.Aggregate), e.Aggregate, e.Kind
 	here := place{e.Collection, e.Aggregate}
@@ -99,7 +102,7 @@ func (d *documents) change(ctx context.Context, e plan.Event) {
 		{Key: "version", Value: commit.Version},
 		{Key: "type", Value: kind},
 		{Key: "occurredAt", Value: at},
-		// As one value, which is another one each time, so that an update says all of it.
+		// As one value, which differs each time, so that an update reports all of it.
 		{Key: "event", Value: bson.D{{Key: "type", Value: kind}, {Key: "occurredAt", Value: at}}},
 	})
 	if d.there[here] = (version{commit.Version, at}); operation == envelope.Delete {
@@ -107,7 +110,8 @@ func (d *documents) change(ctx context.Context, e plan.Event) {
 	}
 }
 
-// write carries a change out, once: an answer may get lost, and then the document is not any more what it was before.
+// write executes a change once: an answer may get lost, and then the document is no longer what it
+// was before.
 func (d *documents) write(ctx context.Context, here place, operation envelope.Operation, was version, now bson.D) {
 	c, id := d.w.source(history.Commit{Stream: streamOf(here.collection), Aggregate: here.aggregate}), documentOf(here.aggregate)
 	before := bson.D{{Key: "_id", Value: id}, {Key: "occurredAt", Value: was.write}}
@@ -126,7 +130,7 @@ func (d *documents) write(ctx context.Context, here place, operation envelope.Op
 	})
 }
 
-// lookups counts what was looked up late: when it had become something else, and when it was gone.
+// lookups counts what was looked up late: after it had changed further, and after it was deleted.
 type lookups struct{ later, gone atomic.Int64 }
 
 func (l *lookups) count(update projection.Event) {
@@ -141,8 +145,9 @@ func (l *lookups) count(update projection.Event) {
 	}
 }
 
-// told is an event as an insert tells it. Of a change it is what is the same at every reading: what was inserted, what an update wrote.
-func told(e projection.Event, late *lookups) (projection.Event, error) {
+// asInsert returns an event in the form of an insert. Of a change it contains what is the same at
+// every reading: the inserted document, or what an update wrote.
+func asInsert(e projection.Event, late *lookups) (projection.Event, error) {
 	document := e.Document()
 	switch e.Operation {
 	case envelope.Insert:

@@ -10,7 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// What is asked of a smaller plan is told by another process: which promises it broke, and nothing where it broke none.
+// Another process simulates a smaller plan and reports which promises it broke; nothing if it broke
+// none.
 func TestAPlanIsJudgedInAProcessOfItsOwn(t *testing.T) {
 	virtualtime.Require(t)
 	p := plan.Draw(3)

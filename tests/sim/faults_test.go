@@ -15,14 +15,14 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// due is something that is to be done at a moment of the run.
+// due is something that must be done at a moment of the run.
 type due struct {
 	at   time.Duration // since the streams began
 	nth  int           // keeps what is due at one moment in the order in which it was added
 	what func()
 }
 
-// agenda is what is still to be done, the next first.
+// agenda is what must still be done, in the order of time.
 type agenda struct {
 	all   []due
 	added int
@@ -46,7 +46,8 @@ func (a *agenda) add(at time.Duration, what func()) {
 	heap.Push(a, due{at, a.added, what})
 }
 
-// trouble makes the faults of the plan happen, one after the other, and ends when the last is over and it is time to heal.
+// trouble makes the faults of the plan happen, one after the other, and ends when the last is over
+// and it is time to heal.
 func (w *world) trouble(ctx context.Context) {
 	a := &agenda{}
 	for _, s := range w.plan.Steps {
@@ -63,7 +64,7 @@ func (w *world) trouble(ctx context.Context) {
 // later plans the end of a fault.
 func (w *world) later(a *agenda, d time.Duration, what func()) { a.add(time.Since(w.began)+d, what) }
 
-// slotOf is the place of a replica of the plan.
+// slotOf returns the slot of a replica of the plan.
 func (w *world) slotOf(name string) *slot {
 	for _, s := range slices.Concat(w.producers, w.projector) {
 		if s.name == name {
@@ -118,7 +119,7 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.later(a, d, func() {})
 	case plan.StorageFails:
 		w.blob.Fail(503, d)
-		w.later(a, d, func() {}) // it ends by itself, as an election does
+		w.later(a, d, func() {}) // it ends on its own, as an election does
 	case plan.LoseAcks:
 		w.bus.LoseAcknowledgements(step.Times)
 	case plan.RefuseSends:
@@ -203,8 +204,9 @@ func (w *world) faultOf(a *agenda, s *slot, i *instance, step plan.Step) {
 	}
 }
 
-// inHand waits until a projector has messages in hand, and then makes trouble. An early one waits only until the broker has
-// taken one, which does not depend on what the projector tells the broker, and when.
+// inHand waits until a projector has messages in hand, and then makes a fault. An early one waits
+// only until the broker has accepted one, which does not depend on what the projector sends to the
+// broker, and when.
 func (w *world) inHand(a *agenda, s *slot, step plan.Step) {
 	d := step.For.Duration
 	if step.Early || w.plan.Settings.MongoTrip.Duration == 0 {
@@ -240,9 +242,10 @@ func (w *world) inHand(a *agenda, s *slot, step plan.Step) {
 	w.later(a, d, s.fill)
 }
 
-// mayHang says whether an instance's way to Service Bus may hang for d: always, but for a projector whose sessions the SDK
-// accepts. That one uses a connection from several goroutines when it has just started, and while it recovers from a cut or
-// from a hang, which may have cost it its locks; they would wait for each other in the SDK's mutexes.
+// mayHang reports whether an instance's connection to Service Bus may hang for d: always, except
+// for a projector whose sessions the SDK accepts. That one uses a connection from several
+// goroutines when it has just started, and while it recovers from a cut or from a hang, which may
+// have cost it its locks; they would wait for each other in the SDK's mutexes.
 func (w *world) mayHang(i *instance, isProducer bool, d time.Duration) bool {
 	if isProducer || w.plan.Settings.Receiver != plan.SDK {
 		return true
@@ -262,7 +265,8 @@ func (w *world) mayHang(i *instance, isProducer bool, d time.Duration) bool {
 // recovery is how long a projector may take to recover from a cut or a hang.
 const recovery = 10 * time.Second
 
-// mayCut says whether projectors' ways to Service Bus may be cut, for d: always, but where the SDK accepts their sessions.
+// mayCut reports whether projectors' connections to Service Bus may be cut, for d: always, unless
+// the SDK accepts their sessions.
 func (w *world) mayCut(d time.Duration) bool {
 	if w.plan.Settings.Receiver != plan.SDK {
 		return true
@@ -297,7 +301,7 @@ func (w *world) partition(a *agenda, i *instance, step plan.Step) {
 	w.later(a, d, func() { l.Heal() })
 }
 
-// stranger is somebody who breaks the lease, and perhaps takes it.
+// stranger breaks the lease, and perhaps acquires it.
 func (w *world) stranger(a *agenda, step plan.Step) {
 	client, err := lease.NewBlobClient(w.blobs.ServiceClient().NewContainerClient(container).NewBlobClient(step.Stream+".json"), nil)
 	require.NoError(w, err)
@@ -313,7 +317,7 @@ func (w *world) stranger(a *agenda, step plan.Step) {
 	}
 }
 
-// refuseUpdates makes MongoDB answer the next n updates of projectors with a code that is in no table.
+// refuseUpdates makes MongoDB answer the next n updates of projectors with an unlisted code.
 func (w *world) refuseUpdates(n int) {
 	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
 		{Key: "configureFailPoint", Value: "failCommand"},

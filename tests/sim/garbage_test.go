@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// litter has a stranger send messages that nobody can read among those of the stream, one after the other.
+// litter has a stranger send undecodable messages among those of the stream, one after the other.
 func (w *world) litter(ctx context.Context) {
 	if len(w.plan.Garbage) == 0 {
 		return
@@ -35,7 +35,8 @@ func (w *world) litter(ctx context.Context) {
 	}
 }
 
-// sendNobodys sends garbage that names no aggregate into the session of one whose id is too long to be the session's.
+// sendNobodys sends garbage that names no aggregate into the session of an aggregate whose id is
+// too long to be the session's.
 func (w *world) sendNobodys(ctx context.Context, client *azservicebus.Client, planned plan.Garbage) {
 	random, aggregate := rand.New(rand.NewPCG(planned.Random, 0xd3)), plan.FullName(planned.Aggregate)
 	for version := range int64(10) {
@@ -50,8 +51,9 @@ func (w *world) sendNobodys(ctx context.Context, client *azservicebus.Client, pl
 	}
 }
 
-// sendParking sends garbage that names an aggregate of the workload: by its session alone, where it has one to itself, or as an
-// event whose body is broken. The aggregate must have events, and nothing else may be wrong in it.
+// sendParking sends garbage that names an aggregate of the workload: by its session alone, if it
+// has one of its own, or as an event whose body is broken. The aggregate must have events, and no
+// other fault.
 func (w *world) sendParking(ctx context.Context, client *azservicebus.Client, planned plan.Garbage) {
 	aggregate := plan.FullName(planned.Aggregate)
 	if !w.record.Sound(aggregate) {
@@ -79,7 +81,8 @@ func (w *world) sendParking(ctx context.Context, client *azservicebus.Client, pl
 	w.sendGarbage(ctx, client, g, m)
 }
 
-// behindLast is a position right behind the last message of a stream that the broker has accepted of an aggregate.
+// behindLast returns a position right behind the last message of a stream that the broker has
+// accepted for an aggregate.
 func (w *world) behindLast(stream, aggregate string) string {
 	return max("82", w.record.Last(stream, aggregate)) + "00"
 }

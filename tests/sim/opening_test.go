@@ -8,11 +8,13 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 )
 
-// openingTrips is about how many times a producer waits for Service Bus until it can send: SASL, the connection, the claim, a session, a link.
+// openingTrips is about how many times a producer waits for Service Bus until it can send: SASL,
+// the connection, the claim, a session, a link.
 const openingTrips = 12
 
-// longWay is a producer's way to Service Bus: to open a connection takes long there while the plan says so. Half of the time passes before
-// the first byte, as it does for the name, the handshakes and the token, and half of it while the two talk.
+// longWay is a producer's dialer to Service Bus: opening a connection is slow while the plan
+// requires it. Half of the time passes before the first byte, as it does for the name, the
+// handshakes and the token, and half of it during the negotiation.
 type longWay struct {
 	w    *world
 	link *network.Link
@@ -31,7 +33,7 @@ func (l longWay) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 	return &longTalk{Conn: conn, w: l.w, left: openingTrips, trip: d / 2 / openingTrips}, nil
 }
 
-// longTalk is a connection of which the first writes take long. The one goroutine that writes has it.
+// longTalk is a connection whose first writes are slow. The one goroutine that writes owns it.
 type longTalk struct {
 	net.Conn
 	w    *world

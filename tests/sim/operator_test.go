@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// produce runs one of the producer's operator commands, over ways without faults.
+// produce runs one of the producer's operator commands, over links without faults.
 func (w *world) produce(args ...string) (code int, said string) {
 	var out bytes.Buffer
 	load := func() ([]producer.Config, error) { return w.producerConfigs(), nil }
@@ -33,15 +33,17 @@ func (w *world) produce(args ...string) (code int, said string) {
 	return code, out.String()
 }
 
-// rewind has the operator take the checkpoint of a stream back, whoever leads: everything since is published again, under new message ids, and
-// has no effect. While storage or MongoDB is away it is tried again, a few times.
+// rewind has the operator rewind the checkpoint of a stream, whichever replica leads: everything
+// since is published again, under new message ids, and has no effect. While storage or MongoDB is
+// unavailable it is retried a few times.
 func (w *world) rewind(step plan.Step) {
 	to := time.Now().Add(-step.For.Duration)
 	if to.Before(w.began) {
 		to = w.began
 	}
 	for range 10 {
-		// A moment is given in whole seconds, and the one in which the stream began is the first that there is.
+		// A moment is given in whole seconds, and that in which the stream began is the first
+		// possible one.
 		code, _ := w.produce("token", "rewind", "--force", "--stream", step.Stream, "--to", to.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
 		if code == commandline.ExitOK {
 			w.rewound.Add(1)
@@ -52,7 +54,7 @@ func (w *world) rewind(step plan.Step) {
 	w.trace.add("%s is not taken back", step.Stream)
 }
 
-// blobText is a blob beside the checkpoints as it lies there.
+// blobText returns the text of a blob beside the checkpoints.
 func (w *world) blobText(name string) ([]byte, error) {
 	response, err := w.blobs.DownloadStream(w.Context(), container, name, nil)
 	if err != nil {

@@ -18,8 +18,9 @@ const away = 3 * time.Hour
 
 var redelivered = regexp.MustCompile(`msg="projector stopped".* redelivered=([0-9]+)`)
 
-// The read model's database is away for hours while events come in: refused, or without a word. Nothing is parked or
-// dead-lettered, no message is delivered twice, and everything is there when it comes back.
+// The read model's database is away for hours while events come in: refused, or without a word.
+// Nothing is parked or dead-lettered, no message is delivered twice, and everything is there when
+// it comes back.
 func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
 	loaded()
 	for seed, hangs := range []bool{false, true} {

@@ -17,12 +17,12 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// poison is the type of the events that no projection here can apply, until it is mended.
+// poison is the type of the events that no projection here can apply until it is fixed.
 const poison = "Poison"
 
 var errPoison = errors.New("poison, until the projection is mended")
 
-// cannot is what a projection says of an event that it cannot apply.
+// cannot returns the error of a projection for an event that it cannot apply.
 func (w *world) cannot(e projection.Event) error {
 	w.refusals.slowly()
 	kind, _ := e.Document().Lookup("type").StringValueOK()
@@ -35,7 +35,7 @@ func (w *world) cannot(e projection.Event) error {
 	return nil
 }
 
-// mannered adds to the writes of an event what its manner of being poison adds, until it is mended.
+// mannered adds to the writes of an event what its manner of being poison adds, until it is fixed.
 func (w *world) mannered(e projection.Event, writes []projection.Write, err error) ([]projection.Write, error) {
 	kind, _ := e.Document().Lookup("type").StringValueOK()
 	manner, ok := strings.CutPrefix(kind, poison+"-")
@@ -76,7 +76,7 @@ type brittle struct {
 
 // Project implements [projection.Projection].
 func (b brittle) Project(e projection.Event) ([]projection.Write, error) {
-	e, err := told(e, &b.w.lookups)
+	e, err := asInsert(e, &b.w.lookups)
 	if err == nil {
 		err = b.w.cannot(e)
 	}
@@ -95,7 +95,7 @@ type brittleDocument struct {
 
 // Project implements [projection.Projection].
 func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error) {
-	e, err := told(e, &b.w.lookups)
+	e, err := asInsert(e, &b.w.lookups)
 	if err == nil {
 		err = b.w.cannot(e)
 	}
@@ -106,7 +106,8 @@ func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error)
 	return b.w.mannered(e, writes, err)
 }
 
-// commitsOf are the events of a step's aggregate, of one stream, or of all where they share aggregates.
+// commitsOf returns the events of a step's aggregate, of one stream, or of all if they share
+// aggregates.
 func (w *world) commitsOf(step plan.Step) (all []history.Commit) {
 	random, versions := rand.New(rand.NewPCG(step.Random, 0xd7)), map[string]int64{}
 	for range step.Total {
@@ -121,7 +122,7 @@ func (w *world) commitsOf(step plan.Step) (all []history.Commit) {
 	return all
 }
 
-// poisoned commits events of an aggregate of which one is poison, the first one perhaps.
+// poisoned commits events of an aggregate of which one is poison, perhaps the first one.
 func (w *world) poisoned(ctx context.Context, step plan.Step, commits []history.Commit) {
 	random := rand.New(rand.NewPCG(step.Random, 0xd4))
 	for n, c := range commits {
@@ -138,7 +139,7 @@ func (w *world) poisoned(ctx context.Context, step plan.Step, commits []history.
 	}
 }
 
-// asideOf reads what was set aside, before anybody replays it.
+// asideOf reads what was set aside, before the replay.
 func (w *world) asideOf() (aside []checker.Aside) {
 	for _, m := range w.bus.PeekDeadLetters(subPath, 10_000) {
 		aside = append(aside, checker.Aside{MessageID: w.record.Event(m.MessageID), Session: m.SessionID, Reason: m.Reason, Description: m.Description})
@@ -146,7 +147,7 @@ func (w *world) asideOf() (aside []checker.Aside) {
 	return aside
 }
 
-// look records what there is beside the poison, before anything is mended.
+// look records what is visible beside the poison, before the fix.
 func (w *world) look() {
 	before, err := witness.ReadTimeline(w.Context(), w.readModel())
 	require.NoError(w, err)

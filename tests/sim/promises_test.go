@@ -11,7 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 )
 
-// otherwise is what a run broke that failed without a broken promise: it hangs, or cannot even be judged.
+// otherwise stands for the failure of a run without a broken promise: it hangs, or cannot even be
+// judged.
 const otherwise = "the run itself"
 
 // promises are those that a run has broken, each once. They may be used from any goroutine.
@@ -37,14 +38,14 @@ func (p *promises) put(name string) {
 	}
 }
 
-// join adds those of another run, which has failed.
+// join adds the promises of another run, which has failed.
 func (p *promises) join(of *promises) {
 	for _, name := range of.names() {
 		p.put(name)
 	}
 }
 
-// names are the promises of a run that has failed.
+// names returns the promises of a run that has failed.
 func (p *promises) names() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +57,7 @@ func (p *promises) names() []string {
 
 func (p *promises) has(name string) bool { return slices.Contains(p.names(), name) }
 
-// kind is the promise by which a failure is known again: that which is nearest to the cause.
+// kind returns the promise that identifies a failure: the one nearest to the cause.
 func (p *promises) kind() string {
 	for _, promise := range checker.Promises() {
 		if p.has(promise.Error()) {

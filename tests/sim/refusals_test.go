@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// refusals are what the read model's database refuses of single aggregates, and of large transactions.
+// refusals are what the read model's database refuses of single aggregates, and of large
+// transactions.
 type refusals struct {
 	documents  map[string]func() // by aggregate, what ends it; the driver's goroutine alone
 	large      atomic.Int64      // transactions that were refused
@@ -25,7 +26,7 @@ type refusals struct {
 	slowed     atomic.Int64      // events
 }
 
-// refuse makes one of the faults that are about what a projector writes.
+// refuse makes one of the faults that concern a projector's writes.
 func (w *world) refuse(a *agenda, step plan.Step) {
 	d := step.For.Duration
 	switch step.Kind {
@@ -54,8 +55,9 @@ func (w *world) refuse(a *agenda, step plan.Step) {
 // readModel is the database of the read models.
 const readModel = "readmodel"
 
-// refuseDocument lets MongoDB refuse every document of an aggregate that holds its stubborn event, as an index would: for a while, or
-// until all else is at rest. Its aggregate is parked by then, or not: that depends on the code, and on how long it takes.
+// refuseDocument makes MongoDB refuse every document of an aggregate that contains its stubborn
+// event, as an index would: for a while, or until everything else is at rest. Its aggregate is
+// parked by then, or not: that depends on the code, and on how long it takes.
 func (w *world) refuseDocument(a *agenda, step plan.Step) {
 	reason := "Undecided"
 	if plan.ForGood(step.Code) {
@@ -98,7 +100,7 @@ func (w *world) stubborn(ctx context.Context, step plan.Step) {
 	}
 }
 
-// slowly takes the time that a projection takes for an event.
+// slowly waits for the time that a projection takes for an event.
 func (r *refusals) slowly() {
 	if d := time.Duration(r.slowEvents.Load()); d > 0 {
 		r.slowed.Add(1)
@@ -106,7 +108,8 @@ func (r *refusals) slowly() {
 	}
 }
 
-// beside waits until all but the aggregates that are still refused is to be seen: they hold up nobody. Then nothing is refused any more.
+// beside waits until everything except the aggregates that are still refused is visible: they must
+// not delay others. Then the refusals end.
 func (w *world) beside() bool {
 	var names []string
 	for name := range w.refusals.documents {
@@ -128,7 +131,8 @@ func (w *world) beside() bool {
 	return well
 }
 
-// parkedPerhaps is how many events of aggregates that need not be parked cannot be seen, because they are.
+// parkedPerhaps returns how many events of aggregates that need not be parked are invisible because
+// the aggregates are parked.
 func (w *world) parkedPerhaps() int64 {
 	run, parked := w.record.Run(), map[string]bool{}
 	for _, m := range w.asideOf() {

@@ -16,12 +16,12 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// outcomes are the answers to sends that are not stored, but for the end of their link.
+// outcomes are the answers to sends that are not stored, except for a detached link.
 var outcomes = map[string]servicebus.Outcome{
 	plan.Released: servicebus.Released, plan.Modified: servicebus.Modified, plan.Rejected: servicebus.Rejected,
 }
 
-// refuseMessage lets Service Bus refuse one message for good: it never heals.
+// refuseMessage makes Service Bus permanently refuse one message: that never ends.
 func (w *world) refuseMessage(step plan.Step) {
 	w.bus.AnswerSendsOf(func(a servicebus.Accepted) bool {
 		return a.Properties[envelope.PropSubject] == step.Aggregate && a.Properties[envelope.PropVersion] == step.Before+1
@@ -40,7 +40,8 @@ func (w *world) around(ctx context.Context, step plan.Step) {
 	}
 }
 
-// isKeepsake says whether a request writes the record of a message that is parked, which follows its body.
+// isKeepsake reports whether a request writes the record of a parked message, which follows its
+// body.
 func isKeepsake(r *http.Request) bool {
 	return isCheckpointWrite(r) && strings.Contains(r.URL.Path, "/"+claims+"/refused/") && strings.HasSuffix(r.URL.Path, ".json")
 }
@@ -63,13 +64,13 @@ func (w *world) witnessKeepsake(record []byte) {
 	})
 }
 
-// refusedForGood is the error of a message that is refused for good, where that stops the stream.
+// refusedForGood is in the error of a stream that stops because a message is permanently refused.
 const refusedForGood = "permanently refused by Service Bus"
 
-// refused finds in the error of which event the message is.
+// refused finds the event of the message in the error.
 var refused = regexp.MustCompile(` of aggregate "([^"]+)" at (8[0-9A-F]+)`)
 
-// leaveOut takes the checkpoint past a message that Service Bus refuses: it is left out.
+// leaveOut moves the checkpoint past a message that Service Bus refuses: it is left out.
 func (w *world) leaveOut(stream, why string) bool {
 	found := refused.FindStringSubmatch(why)
 	if found == nil {
@@ -84,10 +85,10 @@ func (w *world) leaveOut(stream, why string) bool {
 	return true
 }
 
-// leftOut is why an event is given up whose message is refused for good.
+// leftOut is the reason for abandoning an event whose message is permanently refused.
 const leftOut = "its message is refused for good"
 
-// give records an event that is given up.
+// give records an event that is abandoned.
 func (w *world) give(g checker.Given) {
 	w.trace.add("version %d of %s is given up: %s", g.Version, g.Aggregate, g.Why)
 	w.record.Note(func(run *checker.Run) { run.Given = append(run.Given, g) })

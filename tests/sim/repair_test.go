@@ -17,8 +17,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// repair makes a document of the read model wrong, and has an operator repair its aggregate beside the writers, the services and whatever
-// happens to them. The first commands are killed at any moment, the last one is not.
+// repair makes a document of the read model wrong, and has an operator repair its aggregate beside
+// the writers, the services and whatever happens to them. The first commands are killed at any
+// moment, the last one is not.
 func (w *world) repair(step plan.Step) {
 	w.work.Go(func() {
 		ctx := w.Context()
@@ -65,14 +66,16 @@ func (w *world) repair(step plan.Step) {
 			return
 		}
 		w.repaired.Add(1)
-		// What a command that was killed had in hand was locked. It is only to be removed: a replay applies nothing of it.
+		// What a command that was killed had in hand was locked. It is only to be removed: a replay
+		// applies nothing of it.
 		if w.isAside(step.Aggregate) {
 			until(func(int) bool { return !w.isAside(step.Aggregate) }, "parked", "replay", step.Aggregate)
 		}
 	})
 }
 
-// knowsSource adds what a command needs that reads a collection of the source and the checkpoint of its stream.
+// knowsSource adds what a command needs that reads a collection of the source and the checkpoint of
+// its stream.
 func (w *world) knowsSource(collection string) func(c *projector.Config, o *projector.Options) {
 	return func(c *projector.Config, o *projector.Options) {
 		c.SourceDatabase, c.SourceCollection = plan.Database, collection

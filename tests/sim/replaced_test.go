@@ -9,8 +9,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// replaceCollection puts a collection that was made under another name in the place of a stream's, as $out does. What it brings with it is
-// in no change stream, and nobody has committed it: a message of it would be an effect of nothing.
+// replaceCollection replaces a stream's collection with one that was created under another name, as
+// $out does. Its documents are in no change stream, and were not committed by the run: a message of
+// them would be an effect without a commit.
 func (w *world) replaceCollection(step plan.Step) {
 	database := w.client.Database(plan.Database)
 	_, name, _ := strings.Cut(step.Stream, ".")
@@ -33,14 +34,15 @@ func (w *world) replaceCollection(step plan.Step) {
 // replacedCollection is in the error of a stream that stops because its collection was replaced.
 const replacedCollection = "ON_COLLECTION_REPLACED=continue"
 
-// goOn lets the producers go on with the collection that there is now.
+// goOn lets the producers continue with the new collection.
 func (w *world) goOn(string, string) bool {
 	w.trace.add("the operator sets %s", replacedCollection)
 	w.replacedIsKnown.Store(true)
 	return true
 }
 
-// passedOver says that a collection was replaced where that must stop its stream, and that no stream has said so yet.
+// passedOver reports whether a collection was replaced whose stream must stop, and no stream has
+// reported it yet.
 func (w *world) passedOver() bool {
 	return w.plan.Settings.OnReplaced == "fail" && w.replaced.Load() > 0 && !w.replacedIsKnown.Load()
 }

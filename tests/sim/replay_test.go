@@ -16,10 +16,11 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 )
 
-// mend has the operator mend every parked aggregate, beside the projectors: garbage and some of the poison are given up with
-// `parked drop`, and once the projection can apply everything, the others are replayed. The first commands are killed at any
-// moment now and then, as the terminal of a person may be closed; the last one of each kind is not.
-func (w *world) mend() {
+// settleParked has the operator fix every parked aggregate, beside the projectors: garbage and some
+// of the poison are dropped with `parked drop`, and once the projection can apply everything, the
+// others are replayed. Sometimes the first commands are killed at any moment, as an operator's
+// terminal may be closed; the last one of each kind is not.
+func (w *world) settleParked() {
 	patients := w.record.Run().Patients()
 	for _, s := range patients {
 		if (s.Dropped || s.Garbage != nil) && !w.drop(s.Aggregate) {
@@ -33,8 +34,8 @@ func (w *world) mend() {
 	if !w.succeeds("parked", "replay", "--all") {
 		return
 	}
-	// A replay that was killed when an aggregate was parked no more left its messages where they were, and those that it had
-	// in hand are locked until their locks run out.
+	// If a replay was killed after an aggregate was unparked, its messages stay in the queue, and
+	// those that it had received are locked until their locks expire.
 	for _, s := range patients {
 		for end := time.Now().Add(settled); w.isAside(s.Aggregate) && time.Now().Before(end); pause(w.Context(), 10*time.Second) {
 			if !w.succeeds("parked", "replay", s.Aggregate) {
@@ -50,7 +51,7 @@ func (w *world) isAside(aggregate string) bool {
 	return slices.ContainsFunc(w.asideOf(), func(a checker.Aside) bool { return run.Names(a) == aggregate })
 }
 
-// drop has the operator give up what parks an aggregate, and says whether that succeeded.
+// drop has the operator drop what parks an aggregate, and reports whether that succeeded.
 func (w *world) drop(aggregate string) bool {
 	drop := []string{"parked", "drop", aggregate, "--yes"}
 	for _, after := range w.plan.KilledDrops(aggregate) {
@@ -59,8 +60,8 @@ func (w *world) drop(aggregate string) bool {
 	return w.succeeds(drop...)
 }
 
-// succeeds gives a command until it succeeds, a few times: a projector may hold the session of an aggregate for longer than
-// it waits.
+// succeeds repeats a command until it succeeds, a few times: a projector may hold the session of an
+// aggregate for longer than it waits.
 func (w *world) succeeds(args ...string) bool {
 	for tries := 1; ; tries++ {
 		code, said := w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), args...)

@@ -29,7 +29,8 @@ func (w *world) whole(harm func()) {
 	for _, s := range append(slices.Clip(w.producers), w.projector...) {
 		s.start()
 	}
-	// A stream begins when its first checkpoint has a position; what is committed before is not of it.
+	// A stream begins when its first checkpoint has a position; what is committed before does not
+	// belong to it.
 	if w.eventually(settled, func() bool { return w.record.Begun(w.plan.Settings.StreamNames()) }) {
 		w.began = time.Now()
 		w.trace.begin(w.began)
@@ -48,7 +49,7 @@ func (w *world) whole(harm func()) {
 	w.judge()
 }
 
-// settle waits until everything is to be seen that can be, and then has what is poisoned mended and replayed.
+// settle waits until everything is visible that can be, and then has the poison fixed and replayed.
 func (w *world) settle() {
 	if w.usesUp() {
 		w.settleUsedUp()
@@ -63,13 +64,14 @@ func (w *world) settle() {
 		return
 	}
 	w.look()
-	w.mend()
+	w.settleParked()
 	w.rests(w.record.Dropped)
 	left := w.asideOf()
 	w.record.Note(func(run *checker.Run) { run.Left = left })
 }
 
-// rests waits until every committed event is published, as often as rewinds ask for, and all but the hidden ones are to be seen.
+// rests waits until every committed event is published, again after each rewind, and all except the
+// hidden ones are visible.
 func (w *world) rests(hidden func() int64) bool {
 	rest := func() bool {
 		w.tend()
@@ -84,7 +86,7 @@ func (w *world) rests(hidden func() int64) bool {
 	return false
 }
 
-// unrest records that a run did not come to rest, and how it stands.
+// unrest records that a run did not come to rest, and its state.
 func (w *world) unrest(format string, args ...any) {
 	committed, visible := w.record.Seen()
 	unrest := fmt.Sprintf("%d of %d events are visible, %s, %d are not published again; the broker says %+v",
@@ -115,7 +117,7 @@ func (w *world) judge() {
 	actual, err := witness.ReadTimeline(w.Context(), w.readModel())
 	require.NoError(w, err)
 	expected, totals := w.record.Fold(occurred)
-	pause(context.Background(), time.Second) // the witness of the read model has the last word
+	pause(context.Background(), time.Second) // the observer of the read model records the last changes
 	run := w.record.Run()
 	run.Late, run.Actual, run.Expected = w.late, actual, expected
 	run.Waits = w.waits()

@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// slot is where one replica of a service runs, one instance after another.
+// slot is the place of one replica of a service, which runs one instance after another.
 type slot struct {
 	w       *world
 	name    string
@@ -30,7 +30,7 @@ type slot struct {
 	started int
 	now     *instance // nil while none runs; the driver's goroutine alone
 	gone    []*instance
-	due     time.Time // when the platform starts one again; zero: nobody waits for that
+	due     time.Time // when the platform starts one again; zero: not scheduled
 }
 
 // instance is one process of a service, with its links to the network.
@@ -40,7 +40,7 @@ type instance struct {
 	stop       context.CancelFunc
 	done       chan struct{} // closed when it has ended
 	asked      chan struct{} // closed when it was asked to end
-	stopped    bool          // by an error that somebody must decide about; written before done is closed
+	stopped    bool          // by an error that an operator must decide about; written before done is closed
 	died       atomic.Bool   // of a deadly event
 	hungUntil  time.Time     // a projector that has recovered from its last hang by then; the driver's goroutine alone
 	bus, mongo *network.Link
@@ -80,7 +80,8 @@ func (s *slot) start() {
 	s.w.trace.add("start %s", i.name)
 }
 
-// hasStopped says that the instance has ended by itself, for a reason that somebody must decide about.
+// hasStopped reports whether the instance has ended on its own, for a reason that an operator must
+// decide about.
 func (i *instance) hasStopped() bool {
 	select {
 	case <-i.done:
@@ -90,15 +91,15 @@ func (i *instance) hasStopped() bool {
 	}
 }
 
-// fill starts the next instance where none runs.
+// fill starts the next instance if none runs.
 func (s *slot) fill() {
 	if s.now == nil {
 		s.start()
 	}
 }
 
-// kill ends the instance as a killed process (or, silent, a machine that is gone) ends; what it does after that reaches
-// nobody.
+// kill ends the instance as a killed process ends or, with silent, a lost machine; what it does
+// after that reaches no server.
 func (s *slot) kill(silent bool) *instance {
 	i := s.now
 	if i == nil {
@@ -161,7 +162,7 @@ func busOptions(link options.ContextDialer) *azservicebus.ClientOptions {
 	}
 }
 
-// loaded are the services' settings as an empty environment makes them, but for the addresses.
+// loaded returns the services' settings from an empty environment, except for the addresses.
 var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 	for name, value := range map[string]string{
 		"MONGODB_URI": mongo.URI("mongo:27017"), "MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert",
@@ -185,13 +186,13 @@ var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 	if err != nil {
 		panic(err)
 	}
-	p.HTTPAddr, q.HTTPAddr = "", "" // sockets have no place in virtual time
+	p.HTTPAddr, q.HTTPAddr = "", "" // sockets do not work in virtual time
 	p.StatusInterval, q.StatusInterval = 0, 0
 	p.FenceAfter = fenceAfter
 	return p, q
 })
 
-// producerConfigs are the settings of every stream, as STREAMS makes them.
+// producerConfigs returns the settings of every stream, as STREAMS produces them.
 func (w *world) producerConfigs() (all []producer.Config) {
 	c, _ := loaded()
 	s := w.plan.Settings

@@ -33,7 +33,8 @@ var (
 // seeds is how many seeds are simulated by default; SIM_SEEDS overrides it.
 const seeds = 60
 
-// decided is how long the judgement of the lease may take, in real time: what one blob explains takes milliseconds.
+// decided is how long the judgement of the lease may take, in real time: what one blob explains
+// takes milliseconds.
 const decided = 20 * time.Second
 
 func TestSimulation(t *testing.T) {
@@ -84,8 +85,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// keptPlans is where the plans are that broke a promise once, or were made to break one where a certain bug is: they are
-// simulated always.
+// keptPlans is where the plans are that broke a promise once, or were made to break one where a
+// certain bug is: they are simulated always.
 const keptPlans = "testdata/plans"
 
 // readPlan reads a plan from a path, which may be one from the repository's root.
@@ -101,15 +102,16 @@ type simulation struct {
 	plan   plan.Plan
 	again  string    // the arguments with which it is simulated again
 	tells  bool      // everything that happens, also where it does not fail
-	seen   *coverage // nil: nobody counts
-	broken *promises // nil: nobody asks
+	seen   *coverage // nil: not counted
+	broken *promises // nil: not collected
 }
 
 func ofSeed(seed uint64, tells bool) simulation {
 	return simulation{plan: plan.Draw(seed), again: fmt.Sprintf("-seed %d", seed), tells: tells}
 }
 
-// again simulates a plan as many times as was asked for, until it fails in the way that was asked for.
+// again simulates a plan as many times as was asked for, until it fails in the way that was asked
+// for.
 func again(t *testing.T, s simulation) {
 	if *writeTo != "" {
 		require.NoError(t, os.WriteFile(*writeTo, s.plan.Encode(), 0o600))

@@ -18,12 +18,14 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// mannerReasons are the reasons with which poison is set aside, by its manner; without one, the checker's default.
+// mannerReasons are the reasons with which poison is set aside, by its manner; without one, the
+// checker's default.
 var mannerReasons = map[string]string{
 	plan.Unencodable: "ProjectionInvalid", plan.TooLarge: "WriteRefused", plan.Grows: "WriteRefused",
 }
 
-// singles are the faults of single aggregates, sessions, partitions and collections, and what the seeds met of them.
+// singles are the faults of single aggregates, sessions, partitions and collections, and what the
+// seeds met of them.
 type singles struct {
 	mu    sync.Mutex
 	hangs map[string]chan struct{} // by aggregate; guarded by mu
@@ -79,8 +81,9 @@ func (w *world) single(a *agenda, step plan.Step) {
 	}
 }
 
-// hangProjection lets the projection not return from an event of an aggregate: for a while, or until all else is at rest. Its
-// aggregate is parked by then, or not, as with [world.refuseDocument].
+// hangProjection lets the projection not return from an event of an aggregate: for a while, or
+// until all else is at rest. Its aggregate is parked by then, or not, as with
+// [world.refuseDocument].
 func (w *world) hangProjection(a *agenda, step plan.Step) {
 	w.record.Note(func(run *checker.Run) {
 		run.Sick = append(run.Sick, checker.Sick{Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Reason: "Undecided", Perhaps: true})
@@ -125,7 +128,8 @@ func (w *world) refuseSends(a *agenda, step plan.Step, of func(session string) b
 	w.later(a, step.For.Duration, end)
 }
 
-// failConcerns makes MongoDB do what the next commands of projectors ask, and answer with a write concern error beside it.
+// failConcerns makes MongoDB do what the next commands of projectors ask, and answer with a write
+// concern error beside it.
 func (w *world) failConcerns(step plan.Step) {
 	w.singles.concerns.Add(1)
 	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
@@ -142,15 +146,15 @@ func (w *world) failConcerns(step plan.Step) {
 	}
 }
 
-// The healthy aggregates have an event every few seconds, until calm after all has healed: only what is wrong with single
-// aggregates is still wrong then.
+// The healthy aggregates have an event every few seconds, until calm after all has healed: only
+// what is wrong with single aggregates is still wrong then.
 const (
 	healthyEvery = 4 * time.Second
 	calm         = 30 * time.Second
 )
 
-// beHealthy begins to commit the events of healthy aggregates. finish lets them continue while only single aggregates fail, and
-// waits until they have ended.
+// beHealthy begins to commit the events of healthy aggregates. finish lets them continue while only
+// single aggregates fail, and waits until they have ended.
 func (w *world) beHealthy(ctx context.Context) (finish func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var committing sync.WaitGroup
@@ -176,11 +180,13 @@ func (w *world) beHealthy(ctx context.Context) (finish func()) {
 	}
 }
 
-// recovers is how long a projector takes to recover from what disturbed it, once its locks have run out: the longest pause before
-// a message that was delivered often, and the longest between two attempts.
+// recovers is how long a projector takes to recover from what disturbed it, once its locks have run
+// out: the longest pause before a message that was delivered often, and the longest between two
+// attempts.
 const recovers = 30 * time.Second
 
-// disturbs reports whether a fault may hold up every aggregate behind the broker, and not only those that it is about.
+// disturbs reports whether a fault may hold up every aggregate behind the broker, and not only
+// those that it is about.
 func disturbs(step plan.Step) bool {
 	switch step.Kind {
 	case plan.Kill, plan.Stop, plan.HoldAndKill, plan.Hang, plan.Cut, plan.Isolate, plan.LoseAnswers, plan.DelayRequests:
@@ -195,7 +201,8 @@ func disturbs(step plan.Step) bool {
 	}
 }
 
-// disturb records that a fault that began then held everything up until now, or for as long as it lasts.
+// disturb records that a fault that began then held everything up until now, or for as long as it
+// lasts.
 func (w *world) disturb(began time.Time, step plan.Step) {
 	end := time.Now().Add(max(step.For.Duration, step.KillAfter.Duration))
 	if step.Kind == plan.Scale {

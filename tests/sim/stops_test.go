@@ -12,8 +12,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// Some faults stop a stream for good, with an error that says why, until somebody decides: that is what is promised there. In the
-// simulation the platform starts the process again, which stops again, and an operator does what the error says.
+// Some faults stop a stream permanently, with an error that gives the reason, until an operator
+// decides, as is promised. In the simulation the platform starts the process again, which stops
+// again, and an operator follows the error's advice.
 
 // stop is such an error, and what the operator does.
 type stop struct {
@@ -21,13 +22,14 @@ type stop struct {
 	decide func(w *world, stream, why string) (done bool)
 }
 
-// The errors of an update or a delete whose image is gone: the producer's, and MongoDB's where the image is required.
+// The errors of an update or a delete whose image is gone: the producer's, and MongoDB's if the
+// image is required.
 const (
 	unknownAggregate = "does not contain the id of its aggregate"
 	requiredImage    = "with FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable"
 )
 
-// stops are those that the plan may lead to.
+// stops returns those that the plan may cause.
 func (w *world) stops() (all []stop) {
 	if w.plan.Settings.OnReplaced == "fail" {
 		all = append(all, stop{replacedCollection, (*world).goOn})
@@ -43,7 +45,7 @@ func (w *world) stops() (all []stop) {
 	return all
 }
 
-// expected says whether a producer may end with an error.
+// expected reports whether a producer may end with an error.
 func (w *world) expected(err error) bool {
 	for _, s := range w.decisions {
 		if err != nil && strings.Contains(err.Error(), s.says) {
@@ -53,10 +55,11 @@ func (w *world) expected(err error) bool {
 	return false
 }
 
-// restartAfter is how long the platform waits until it starts a process again that has ended by itself.
+// restartAfter is how long the platform waits before it restarts a process that has ended on its
+// own.
 const restartAfter = 2 * time.Second
 
-// tend is the platform's and the operator's look at the producers. The driver's goroutine alone.
+// tend does what the platform and the operator do for the producers. The driver's goroutine alone.
 func (w *world) tend() {
 	w.bury()
 	if len(w.decisions) == 0 || time.Now().Before(w.tended.Add(restartAfter/2)) {
@@ -79,7 +82,7 @@ func (w *world) tend() {
 	}
 }
 
-// tendUntil lets time pass until a moment of the run, with somebody to look after the producers.
+// tendUntil lets time pass until a moment of the run, and tends the producers.
 func (w *world) tendUntil(ctx context.Context, at time.Duration) {
 	for left := at - time.Since(w.began); left > 0; left = at - time.Since(w.began) {
 		if len(w.decisions) > 0 || w.deadliest() > 0 {
@@ -88,15 +91,15 @@ func (w *world) tendUntil(ctx context.Context, at time.Duration) {
 		if pause(ctx, left); ctx.Err() != nil {
 			return
 		}
-		w.tend() //nolint:contextcheck // what it starts outlives whoever starts it
+		w.tend() //nolint:contextcheck // what it starts outlives its caller
 	}
 }
 
-// decide has the operator look why a stream is stopped, if it is, and decide.
+// decide has the operator find out why a stream is stopped, if it is, and decide.
 func (w *world) decide(stream string) {
 	text, err := w.blobText(stream + ".json.failure")
 	if err != nil || w.underWay() {
-		return // there is none, or what was sent may still arrive: one waits and sees
+		return // there is none, or what was sent may still arrive: the operator waits
 	}
 	var failure struct {
 		Error string    `json:"error"`
@@ -117,7 +120,7 @@ func (w *world) decide(stream string) {
 	}
 }
 
-// underWay says whether something that a producer has sent to Service Bus may still arrive.
+// underWay reports whether something that a producer has sent to Service Bus may still arrive.
 func (w *world) underWay() bool {
 	for _, s := range w.producers {
 		if i := s.now; i != nil && i.bus.Waiting() {
@@ -132,19 +135,21 @@ func (w *world) underWay() bool {
 	return false
 }
 
-// ask lets the producers take changes without an image: the next of them says which change has none.
+// ask lets the producers accept changes without an image: the next one of them names the change
+// that has none.
 func (w *world) ask(_, _ string) bool {
 	w.imagesMayLack.Store(true)
 	return true
 }
 
-// blamed finds in the error where the change stands, and which document it is of.
+// blamed finds the position of the change and its document in the error.
 var blamed = regexp.MustCompile(` at (8[0-9A-F]+) of the document \{"_id": ?"` + documentOf("") + `([^"]+)"\}`)
 
-// expired is why an event is given up whose image was gone before anybody read it.
+// expired is the reason for abandoning an event whose image was gone before it was read.
 const expired = "its image has expired"
 
-// passOver takes the checkpoint past a change that does not say what it belongs to, and mends by hand what it changed.
+// passOver moves the checkpoint past a change whose aggregate is unknown, and corrects by hand what
+// it changed.
 func (w *world) passOver(stream, why string) bool {
 	found := blamed.FindStringSubmatch(why)
 	if found == nil {

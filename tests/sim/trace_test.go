@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// trace is what happened in a run, in order, for whoever has to understand a failure.
+// trace is what happened in a run, in order, for the analysis of a failure.
 type trace struct {
 	mu    sync.Mutex // guards everything below
 	zero  time.Time  // from when moments count, as the plan's do

@@ -23,14 +23,15 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// deadly is how the types of events begin that end whoever has them in hand.
+// deadly begins the types of events that end every projector that handles them.
 const deadly = "Deadly"
 
-// usesUp says that deliveries and lives are used up in this run, so that nobody knows beforehand which aggregates are parked.
+// usesUp reports whether deliveries and times to live are used up in this run, so that it is not
+// known in advance which aggregates are parked.
 func (w *world) usesUp() bool { return w.plan.Settings.Deliveries > 0 }
 
-// kindOf is the type with which an event is committed. Where events may be overtaken, and given up, each has its own: the read model
-// then tells which of them it holds.
+// kindOf returns the type with which an event is committed. If events may be overtaken, and
+// dropped, each has its own type: the read model then shows which of them it contains.
 func (w *world) kindOf(kind string, version int64) string {
 	if !w.usesUp() {
 		return kind
@@ -38,7 +39,7 @@ func (w *world) kindOf(kind string, version int64) string {
 	return fmt.Sprintf("%s-%d", kind, version)
 }
 
-// usedUp makes one of the faults that use up deliveries or lives.
+// usedUp makes one of the faults that use up deliveries or times to live.
 func (w *world) usedUp(step plan.Step) {
 	kind := "Fine"
 	switch step.Kind {
@@ -74,8 +75,8 @@ func (w *world) usedUp(step plan.Step) {
 
 var errDead = errors.New("the process is no more")
 
-// survives is what becomes of a projector that has an event in hand: a deadly one ends it as a machine ends that has no memory left,
-// and nobody is told.
+// survives determines what happens to a projector that handles an event: a deadly one ends it as a
+// lack of memory ends a machine, and its peers do not notice.
 func (i *instance) survives(e projection.Event, mended *atomic.Bool) error {
 	if kind, _ := e.Document().Lookup("type").StringValueOK(); i == nil || !strings.HasPrefix(kind, deadly) || mended.Load() {
 		return nil
@@ -118,7 +119,7 @@ func (m mortalDocument) Project(e projection.Event) ([]projection.Write, error) 
 	return m.OneDocument.Project(e)
 }
 
-// projectionsOf are those of one instance; nil is the operator, who survives.
+// projectionsOf returns the projections of one instance; nil is the operator, who survives.
 func (w *world) projectionsOf(i *instance) *projection.Registry {
 	all, err := projection.NewRegistry(
 		mortalDocument{brittleDocument{projection.Timeline{}, w}, i, &w.mended}, mortal{brittle{ledger.Projection{}, w}, i, &w.mended})
@@ -126,7 +127,7 @@ func (w *world) projectionsOf(i *instance) *projection.Registry {
 	return all
 }
 
-// deadliest is how long the longest of the plan's pauses after a death is; 0: nothing is deadly.
+// deadliest returns the longest of the plan's pauses after a death; 0: nothing is deadly.
 func (w *world) deadliest() (d time.Duration) {
 	for _, s := range w.plan.Steps {
 		if s.Kind == plan.Deadly || s.Kind == plan.LastDeadly {
@@ -136,7 +137,8 @@ func (w *world) deadliest() (d time.Duration) {
 	return d
 }
 
-// bury ends what a deadly event has killed, and starts it again when it is time. The driver's goroutine alone.
+// bury ends what a deadly event has killed, and restarts it when it is time. The driver's goroutine
+// alone.
 func (w *world) bury() {
 	after := w.deadliest()
 	if after == 0 {
@@ -156,7 +158,8 @@ func (w *world) bury() {
 	}
 }
 
-// quiet waits until every committed event is published and the broker has nothing left to deliver: all is applied, or set aside.
+// quiet waits until every committed event is published and the broker has nothing left to deliver:
+// everything is applied, or set aside.
 func (w *world) quiet() bool {
 	rest := func() bool {
 		w.tend()
@@ -167,7 +170,7 @@ func (w *world) quiet() bool {
 	return w.eventually(settled, rest) && w.eventually(time.Second, func() bool { pause(w.Context(), 500*time.Millisecond); return true })
 }
 
-// settleUsedUp is what settle is where nobody knows beforehand which aggregates are parked.
+// settleUsedUp replaces settle if it is not known in advance which aggregates are parked.
 func (w *world) settleUsedUp() {
 	if !w.quiet() {
 		w.unrest("and messages are left")
@@ -212,8 +215,8 @@ func (w *world) settleUsedUp() {
 	w.record.Note(func(run *checker.Run) { run.Left, run.Replayed = left, true })
 }
 
-// replayAll has the operator replay whatever is set aside. What nobody can tell of whether it was applied is kept for a person, who looks,
-// and drops it.
+// replayAll has the operator replay whatever is set aside. A message of which it cannot be known
+// whether it was applied is kept for the operator, who examines and drops it.
 func (w *world) replayAll() bool {
 	for idle := 0; idle < 30; {
 		code := w.operate("parked", "replay", "--all")
@@ -232,9 +235,9 @@ func (w *world) replayAll() bool {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
-			w.operate("parked", "replay", name) // what a command that was killed has applied, and could not remove
+			w.operate("parked", "replay", name) // what a killed command has applied, and could not remove
 		}
-		idle++ // a message may be locked by a command that was killed, or a session held
+		idle++ // a killed command may have locked a message, or holds a session
 		pause(w.Context(), 10*time.Second)
 	}
 	w.record.End("parked replay --all", fmt.Errorf("there are still %d dead letters: %+v", len(w.asideOf()), w.asideOf()))
@@ -250,7 +253,8 @@ func (w *world) operate(args ...string) (code int) {
 // parking is an aggregate that is parked.
 type parking struct{ aggregate, messageID string }
 
-// overtaken are the aggregates that are parked because of an event of which nobody knows whether it was applied.
+// overtaken returns the aggregates that are parked because of an event of which it is unknown
+// whether it was applied.
 func (w *world) overtaken() (all []parking) {
 	collection, field := w.plan.Settings.Projection, projection.GuardField+".parked"
 	if w.plan.Settings.Projection == plan.Ledger {
@@ -268,7 +272,7 @@ func (w *world) overtaken() (all []parking) {
 	return all
 }
 
-// giveUp has a person look whether the read model holds an event, and drop its message.
+// giveUp has the operator check whether the read model contains an event, and drop its message.
 func (w *world) giveUp(p parking) {
 	run := w.record.Run()
 	version := run.VersionOf(p.messageID)
@@ -283,7 +287,7 @@ func (w *world) giveUp(p parking) {
 	w.operate("parked", "drop", p.aggregate, "--yes")
 }
 
-// roomKept says whether no session had more in hand than it has room for.
+// roomKept reports whether no session had more in hand than it has room for.
 func (w *world) roomKept() error {
 	room := w.plan.Settings.RoomOfSession()
 	if most := w.bus.Stats(subPath).MostInHand; w.plan.Settings.BodyKiB > 0 && most > room {
@@ -292,7 +296,7 @@ func (w *world) roomKept() error {
 	return nil
 }
 
-// pad makes an event as large as the plan wants it.
+// pad makes an event as large as the plan requires.
 func (w *world) pad(document bson.D) bson.D {
 	if n := w.plan.Settings.BodyKiB * plan.KiB; n > 0 {
 		document = append(document, bson.E{Key: "pad", Value: strings.Repeat("x", n)})

@@ -16,7 +16,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// write commits the workload. It goes on through whatever happens to MongoDB, and commits every event once.
+// write commits the workload. It continues whatever happens to MongoDB, and commits every event
+// once.
 func (w *world) write(ctx context.Context) {
 	versions, documents := map[plan.Event]int64{}, w.newDocuments()
 	for _, burst := range w.plan.Bursts {
@@ -33,7 +34,7 @@ func (w *world) write(ctx context.Context) {
 	}
 }
 
-// streamOf is the stream of a collection; empty of none.
+// streamOf returns the stream of a collection; empty if there is none.
 func streamOf(collection string) string {
 	if collection == "" {
 		return ""
@@ -41,12 +42,12 @@ func streamOf(collection string) string {
 	return plan.Database + "." + collection
 }
 
-// collectionOf is the collection of an aggregate that one stream alone carries.
+// collectionOf returns the collection of an aggregate that only one stream carries.
 func (w *world) collectionOf(aggregate string) string {
 	return plan.Collections[int(crc32.ChecksumIEEE([]byte(aggregate)))%w.plan.Settings.Streams]
 }
 
-// insert commits an event of an aggregate that one stream alone carries.
+// insert commits an event of an aggregate that only one stream carries.
 func (w *world) insert(ctx context.Context, aggregate string, version int64, kind string) {
 	w.insertOf(ctx, history.Commit{Aggregate: aggregate, Version: version}, kind)
 }
@@ -68,7 +69,7 @@ func (w *world) insertOf(ctx context.Context, c history.Commit, kind string) {
 	})
 }
 
-// source is where an event is committed.
+// source returns the collection in which an event is committed.
 func (w *world) source(c history.Commit) *driver.Collection {
 	name := w.collectionOf(c.Aggregate)
 	if c.Stream != "" {
@@ -77,7 +78,8 @@ func (w *world) source(c history.Commit) *driver.Collection {
 	return w.client.Database(plan.Database).Collection(name)
 }
 
-// commit writes until MongoDB has it. The write must find out by itself that it was carried out and its answer got lost.
+// commit writes until MongoDB has confirmed it. The write must recognise that it was executed and
+// its answer got lost.
 func (w *world) commit(ctx context.Context, write func() error) {
 	for {
 		err := write()
@@ -91,7 +93,7 @@ func (w *world) commit(ctx context.Context, write func() error) {
 	}
 }
 
-// occurred is when an event says that it occurred, and the _id of one that is inserted.
+// occurred returns the time in an event, and the _id of one that is inserted.
 func occurred(c history.Commit, kind string) string {
 	if kind == gone {
 		return gone

@@ -59,8 +59,8 @@ type world struct {
 	client   *driver.Client // the simulation's own, over a link without faults
 	blobs    *azblob.Client // likewise
 
-	// hangUntil and cutUntil are until when a way of a projector to Service Bus hangs, or recovers from a cut: not both at
-	// once, see mayHang. The driver's goroutine alone.
+	// hangUntil and cutUntil are the times until which a connection of a projector to Service Bus
+	// hangs, or recovers from a cut: not both at once, see mayHang. The driver's goroutine alone.
 	hangUntil, cutUntil time.Time
 	injected            []func() // end what is injected into Service Bus
 
@@ -74,10 +74,10 @@ type world struct {
 	singles  singles
 	deaths   int         // of projectors, of deadly events; the driver's goroutine alone
 	mended   atomic.Bool // the projections can apply poison
-	lookups  lookups     // what they were shown late
+	lookups  lookups     // what they looked up late
 
-	// decisions are what may stop a stream until the operator decides, decided is when that was done last, by stream, and tended when
-	// anybody looked last. The driver's goroutine alone.
+	// decisions are what may stop a stream until the operator decides, decided is when that was
+	// done last, by stream, and tended when tend ran last. The driver's goroutine alone.
 	replacedIsKnown atomic.Bool // the operator's setting, once a collection was replaced
 	decisions       []stop
 	imagesMayLack   atomic.Bool // the operator's setting, once an image was required and was not there
@@ -89,7 +89,7 @@ type world struct {
 	more      []*slot // projectors that a scaler starts and stops
 
 	record   *record.Record
-	leases   []*leasecheck.Recorder // of what every producer and stranger asks of each stream's checkpoint
+	leases   []*leasecheck.Recorder // of the requests of every producer and stranger for each stream's checkpoint
 	work     sync.WaitGroup         // what commits events
 	writing  sync.Mutex             // one write of the checkpoint at a time
 	busLinks sync.Map               // by the name of an instance, its *network.Link
@@ -152,11 +152,12 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	f(w)
 }
 
-// tokensAreDue is when every token of Service Bus that the SDK has got is to be renewed: links that it has lost sight of end
-// then, their clients being closed.
+// tokensAreDue is when all the SDK's tokens of Service Bus are renewed: links that it has abandoned
+// end then, since their clients are closed.
 const tokensAreDue = 3 * time.Hour
 
-// recorded is a transport of which every stream's recorder sees what is asked of its checkpoint.
+// recorded returns a transport with which every stream's recorder sees the requests for its
+// checkpoint.
 func (w *world) recorded(next leasecheck.Doer) leasecheck.Doer {
 	for _, r := range w.leases {
 		next = r.Client(next)
@@ -173,19 +174,21 @@ func serve(ctx context.Context, run func(context.Context, net.Listener) error, l
 	return run(ctx, slow)
 }
 
-// late says whether a message that the broker accepted at this moment had waited in the network since its leader sent it.
+// late reports whether a message that the broker accepted at this moment had been delayed by the
+// network since its leader sent it.
 func (w *world) late(leader string, at time.Time) bool {
 	link, ok := w.busLinks.Load(leader)
 	return ok && link.(*network.Link).Released(at)
 }
 
-// checkpointWitness sits between a producer's link and the storage and records the writes of the checkpoint.
+// checkpointWitness sits between a producer's link and the storage and records the writes of the
+// checkpoint.
 type checkpointWitness struct {
 	w  *world
 	to network.Doer
 }
 
-// sentKey carries what was known when a request was sent.
+// sentKey is the key of what was known when a request was sent.
 type sentKey struct{}
 
 type sent struct {
@@ -227,7 +230,8 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(text))
-	// The storage answers at once, on this goroutine: the record is in the order in which it took the writes.
+	// The storage answers at once, on this goroutine: the record is in the order in which it
+	// accepted the writes.
 	c.w.writing.Lock()
 	defer c.w.writing.Unlock()
 	response, err := c.to.Do(r)
@@ -257,7 +261,8 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// header is a header as the SDK sets it: under its name in lower case, where Header.Get does not look.
+// header returns a header as the SDK sets it: under its name in lower case, which Header.Get does
+// not find.
 func header(r *http.Request, name string) string {
 	if values := r.Header[name]; len(values) > 0 {
 		return values[0]
@@ -271,7 +276,7 @@ func blobOptions(t network.Doer) *azblob.ClientOptions {
 	return o
 }
 
-// logger writes what an instance warns of into the trace.
+// logger writes the warnings of an instance into the trace.
 func (w *world) logger(instance string) *slog.Logger {
 	level := slog.LevelInfo
 	return slog.New(slog.NewTextHandler(w.trace, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -292,8 +297,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// eventually polls in virtual time; it reports false when it is not so within d, of which each decision of the operator begins anew: it
-// may take one for each change.
+// eventually polls in virtual time; it returns false if the condition does not become true within
+// d, which starts again after each decision of the operator: there may be one for each change.
 func (w *world) eventually(d time.Duration, ok func() bool) bool {
 	began := time.Now()
 	for !ok() {
@@ -306,7 +311,7 @@ func (w *world) eventually(d time.Duration, ok func() bool) bool {
 		if waited > d {
 			return false
 		}
-		// What has not come soon may come late, or never: looking is what takes the time.
+		// What has not happened soon may happen late, or never: polling takes the time.
 		pause(w.Context(), max(20*time.Millisecond, waited/100))
 	}
 	return true
