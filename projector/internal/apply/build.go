@@ -23,23 +23,30 @@ type Built struct {
 	Document bson.D
 	// Writes are those of the aggregate's events, in order, of any other projection.
 	Writes []projection.Write
-	// Version is that of the last event, and First the version from which none is missing; 0 if
+	// Version is that of the last event, and First the one from which on none is missing; 0 if
 	// events have no version.
 	Version, First int64
-	// Failed is the reason why the aggregate cannot be built; nil if it can. [Applier.Build] sets
-	// it if the database refuses the aggregate.
+	// Copies are the documents that a mirror may hold of the aggregate; a repair replaces them.
+	Copies Copies
+	// Failed is why the aggregate cannot be built; nil if it can. [Applier.Build] sets it for what
+	// the database refuses.
 	Failed error
 }
 
-// Build is the common part of the guards that one chunk of a build writes.
+// Copies are documents of a mirror.
+type Copies struct {
+	Collection string // empty: the projection is not a mirror by _id
+	IDs        bson.A
+}
+
+// Build is what the guards that one chunk of a build writes have in common.
 type Build struct {
 	ID       bson.ObjectID
-	Stream   string // the stream whose events follow the build
+	Stream   string // whose events go on behind the build
 	Position string // the source was read as of this position
 }
 
-// ErrForeignGuard means that the read model holds an aggregate that something other than the build
-// has written.
+// ErrForeignGuard is an aggregate that something other than the build has written.
 var ErrForeignGuard = errors.New("the read model holds an aggregate that this build has not written")
 
 // Build writes the state of aggregates that have no guard, each in one write or transaction, with a
@@ -141,7 +148,7 @@ func (a *Applier) buildTogether(ctx context.Context, b Build, all []*Built) erro
 			return err
 		}
 		if len(left) == len(all) {
-			return errContended // another build removed the record of the failure
+			return errContended // what refused the records is gone
 		}
 		return a.buildTogether(ctx, b, left)
 	case TooLarge, Permanent:

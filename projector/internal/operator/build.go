@@ -53,7 +53,18 @@ func buildCommand() Command {
 	}
 }
 
-// built is the output of the command.
+// skipEvents declares the flag of documents that are left out.
+func skipEvents(f *flag.FlagSet, r *Request) {
+	f.Func("skip-event", "the `_id`s of documents to leave out for good, with commas between them", func(ids string) error {
+		r.skip = make(map[string]bool)
+		for id := range strings.SplitSeq(ids, ",") {
+			r.skip[id] = true
+		}
+		return nil
+	})
+}
+
+// built is what the command prints.
 type built struct {
 	build.Report
 	Failing []failing `json:"failing,omitempty"`
@@ -109,7 +120,24 @@ func buildReadModel(ctx context.Context, p *Projector, r Request) error {
 	return nil
 }
 
-// attach opens the entity that the projector will consume: what is committed from then on arrives
+// builder returns what builds or repairs the read model from a source.
+func (p *Projector) builder(ctx context.Context, r Request, source verify.Source) (*build.Builder, error) {
+	stream, err := p.Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.CheckCollations(ctx, p.Database, p.Applier.Collections()); err != nil {
+		return nil, fmt.Errorf("READ_MODEL_DATABASE: %w", err)
+	}
+	return &build.Builder{
+		Projection: p.Projection, Applier: p.Applier, Source: source, Stream: stream,
+		ReadModel: p.majority(),
+		Attach:    p.attach, Entity: p.following(),
+		Chunk: r.chunk, Parallel: r.parallel, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
+	}, nil
+}
+
+// attach reaches the entity that the projector will consume: what is committed from then on arrives
 // there.
 func (p *Projector) attach(ctx context.Context) error {
 	ctx, cancel := p.bounded(ctx)

@@ -27,24 +27,24 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// Projector is one projection and the services that it uses: a projector that does not run.
+// Projector is one projection and the services it lives on: a projector that does not run.
 type Projector struct {
-	// Program is the name with which the program is started.
+	// Program is what people type to give a command.
 	Program    string
 	Projection projection.Projection
 	Applier    *apply.Applier
 	Database   *mongo.Database
 	Bus        *azservicebus.Client
-	// Entity is the entity from which the projector receives.
+	// Entity is what the projector receives from.
 	Entity azure.Entity
-	// Administer returns a client of Service Bus's administration, or [azure.ErrNotAdministered];
-	// only the doctor calls it.
+	// Administer makes a client of Service Bus's administration, or gives
+	// [azure.ErrNotAdministered]; only the doctor calls it.
 	Administer func() (*admin.Client, error)
 	// MaxDeliveries is the number of deliveries after which the projector expects the broker to
 	// dead-letter a message; if it Asks the administration, before the answer.
 	MaxDeliveries int
 	Asks          bool
-	// LocalAuth is set if Service Bus is reached by a connection string instead of an identity.
+	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
 	LocalAuth bool
 	// Source is the watched collection, for verify.
 	Source Source
@@ -52,13 +52,15 @@ type Projector struct {
 	// Setting is PROJECTION.
 	Stream  func(ctx context.Context) (build.Stream, error)
 	Setting string
-	// Redeem fetches a body that a message could not carry; see [deadletter.Replayer].
+	// Redeem gets a body that a message could not carry; see [deadletter.Replayer].
 	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
 	// ApplyTimeout and SettleTimeout are the settings of these names.
 	ApplyTimeout, SettleTimeout time.Duration
-	// Out receives the output of commands.
+	// Stops is how long a projector may take to stop after its version is dropped.
+	Stops time.Duration
+	// Out is where commands print.
 	Out io.Writer
-	// Progress shows the progress of a command; it may be nil.
+	// Progress shows how far a command is, or is nil.
 	Progress *terminal.Progress
 	// Timeout bounds one request; zero means ten seconds.
 	Timeout time.Duration
@@ -81,7 +83,7 @@ func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOpti
 	defer func() {
 		ctx, cancel := p.bounded(context.WithoutCancel(ctx))
 		defer cancel()
-		_ = receiver.Close(ctx) // it received nothing to settle
+		_ = receiver.Close(ctx) // it took nothing
 	}()
 	if most == 1 {
 		messages, err := receiver.PeekMessages(ctx, 1, nil)
@@ -98,7 +100,7 @@ func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOpti
 		return seen < most
 	})
 	if err != nil {
-		return fmt.Errorf("read from %s: %w", p.Entity, err)
+		return fmt.Errorf("look into %s: %w", p.Entity, err)
 	}
 	return nil
 }

@@ -42,9 +42,8 @@ func dropParked(ctx context.Context, p *Projector, r Request) error {
 	return p.replay(ctx, r, []string{r.aggregate}, nil, &deadletter.Drop{MessageID: r.message}, nil)
 }
 
-// replay replays aggregates, or repairs them with rebuild; one that fails does not prevent the
-// others. What an interrupted replay has left in the queue is removed with what this one has
-// applied.
+// replay replays aggregates, or repairs them with rebuild; one that fails does not keep the others
+// from it. What an interrupted replay has left of others is removed with what this one has applied.
 func (p *Projector) replay(
 	ctx context.Context, r Request, aggregates []string, left []deadletter.Outcome, drop *deadletter.Drop, rebuild deadletter.Rebuild,
 ) error {
@@ -110,7 +109,7 @@ func (p *Projector) replay(
 	return errors.Join(unprinted...)
 }
 
-// replayed is the output of a replay with --json.
+// replayed is what a replay did, as --json shows it.
 type replayed struct {
 	Aggregates []replayedAggregate `json:"aggregates"`
 	// Removed of Of dead letters that are no longer needed are out of the queue.
@@ -120,15 +119,17 @@ type replayed struct {
 	failed bool // the removal
 }
 
-// replayedAggregate is the outcome for one aggregate.
+// replayedAggregate is what became of one aggregate.
 type replayedAggregate struct {
 	Aggregate string `json:"aggregate"`
 	Applied   int    `json:"applied"`
 	Known     int    `json:"applied_before"`
 	Dropped   bool   `json:"dropped"`
-	// GivenUp names the versions that are accepted as missing.
+	// Repaired is true if the effects were replaced by what the source holds.
+	Repaired bool `json:"repaired,omitempty"`
+	// GivenUp names the versions that are given up.
 	GivenUp string `json:"given_up,omitempty"`
-	// Stuck is the event that keeps the aggregate parked; null if it is no longer parked.
+	// Stuck is why the aggregate stays parked; null if it is no longer parked.
 	Stuck *stuckEvent `json:"stuck"`
 	// Foreign messages are in the dead-letter queue and not in the read model; they were left
 	// there.
@@ -143,15 +144,15 @@ type stuckEvent struct {
 }
 
 func replayedOf(o deadletter.Outcome) replayedAggregate {
-	r := replayedAggregate{Aggregate: o.Aggregate, Applied: o.Applied, Known: o.Known, Dropped: o.Skipped, Foreign: o.Foreign}
-	r.GivenUp, _, _ = strings.Cut(o.MissingVersions, ". ") // the rest describes what else could be done
+	r := replayedAggregate{Aggregate: o.Aggregate, Applied: o.Applied, Known: o.Known, Dropped: o.Skipped, Repaired: o.Repaired, Foreign: o.Foreign}
+	r.GivenUp, _, _ = strings.Cut(o.MissingVersions, ". ") // behind it is what else could be done
 	if o.Stuck != nil {
 		r.Stuck = &stuckEvent{o.Stuck.MessageID, o.Stuck.Position, o.Stuck.Reason, o.Stuck.Description}
 	}
 	return r
 }
 
-// Print writes for people what was not printed for each aggregate.
+// Print writes for people what was not printed aggregate by aggregate.
 func (r replayed) Print(out io.Writer) {
 	if r.Of == 0 {
 		fmt.Fprintln(out, "no aggregate is parked")
