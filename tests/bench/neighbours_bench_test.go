@@ -30,8 +30,9 @@ func (f failingTimelines) Project(e projection.Event) ([]projection.Write, error
 	return f.Timeline.Project(e)
 }
 
-// BenchmarkNeighbours is how long an event of a healthy aggregate takes, from its send to its completion, while 1,000 aggregates fail
-// and the bodies of 40 cannot be fetched, beside nothing in their place. A second is the bound.
+// BenchmarkNeighbours is how long an event of a healthy aggregate takes, from its send to its
+// completion, while 1,000 aggregates fail and the bodies of 40 cannot be fetched, beside nothing in
+// their place. A second is the bound.
 func BenchmarkNeighbours(b *testing.B) {
 	for _, trouble := range []struct{ failing, away int }{{0, 0}, {1000, 40}} {
 		b.Run(fmt.Sprintf("failing=%d/away=%d", trouble.failing, trouble.away), func(b *testing.B) {

@@ -28,8 +28,8 @@ type Built struct {
 	Version, First int64
 	// Copies are the documents that a mirror may hold of the aggregate; a repair replaces them.
 	Copies Copies
-	// Failed is why the aggregate cannot be built; nil if it can. [Applier.Build] sets it for what
-	// the database refuses.
+	// Failed is the reason why the aggregate cannot be built; nil if it can. [Applier.Build] sets
+	// it if the database refuses the aggregate.
 	Failed error
 }
 
@@ -39,7 +39,7 @@ type Copies struct {
 	IDs        bson.A
 }
 
-// Build is what the guards that one chunk of a build writes have in common.
+// Build is the common part of the guards that one chunk of a build writes.
 type Build struct {
 	ID       bson.ObjectID
 	Stream   string // whose events go on behind the build

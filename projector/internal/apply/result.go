@@ -95,15 +95,15 @@ func DeliveriesExhausted(n uint32, most int) Result {
 		"of its order after %d: a projector stopped, or lost its lock, each time that it had the event in hand. Find out why, then replay", n, most)}
 }
 
-// ProcessEnded is the result of an event that is not given to the projection again.
+// ProcessEnded returns the result of an event that is not given to the projection again.
 func ProcessEnded() Result {
 	return Result{Kind: Poison, Reason: ReasonEnded, Description: "processes of the projector ended each time that the projection had this event, and " +
 		"no other one: it may recurse without end, or take more memory than there is. Correct the projection before a replay, which ends in the " +
 		"same way otherwise"}
 }
 
-// Undecided is the result of an event that failed for so long while others of the same database
-// were applied.
+// Undecided returns the result of an event that failed for so long while others of the same
+// database were applied.
 func Undecided(since time.Duration, err error) Result {
 	return Result{Kind: Poison, Reason: ReasonUndecided, Description: fmt.Sprintf(
 		"for %s the event could not be applied, while events of other aggregates were: %v", since.Round(time.Second), err)}

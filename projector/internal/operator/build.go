@@ -64,7 +64,7 @@ func skipEvents(f *flag.FlagSet, r *Request) {
 	})
 }
 
-// built is what the command prints.
+// built is the output of the command.
 type built struct {
 	build.Report
 	Failing []failing `json:"failing,omitempty"`
@@ -137,7 +137,7 @@ func (p *Projector) builder(ctx context.Context, r Request, source verify.Source
 	}, nil
 }
 
-// attach reaches the entity that the projector will consume: what is committed from then on arrives
+// attach opens the entity that the projector will consume: what is committed from then on arrives
 // there.
 func (p *Projector) attach(ctx context.Context) error {
 	ctx, cancel := p.bounded(ctx)

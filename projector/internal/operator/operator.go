@@ -58,7 +58,7 @@ type Projector struct {
 	ApplyTimeout, SettleTimeout time.Duration
 	// Stops is how long a projector may take to stop after its version is dropped.
 	Stops time.Duration
-	// Out is where commands print.
+	// Out receives the output of commands.
 	Out io.Writer
 	// Progress shows how far a command is, or is nil.
 	Progress *terminal.Progress

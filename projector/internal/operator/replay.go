@@ -125,9 +125,9 @@ type replayedAggregate struct {
 	Applied   int    `json:"applied"`
 	Known     int    `json:"applied_before"`
 	Dropped   bool   `json:"dropped"`
-	// Repaired is true if the effects were replaced by what the source holds.
+	// Repaired is true if the effects were replaced with what the source contains.
 	Repaired bool `json:"repaired,omitempty"`
-	// GivenUp names the versions that are given up.
+	// GivenUp names the versions that are accepted as missing.
 	GivenUp string `json:"given_up,omitempty"`
 	// Stuck is why the aggregate stays parked; null if it is no longer parked.
 	Stuck *stuckEvent `json:"stuck"`
@@ -145,7 +145,7 @@ type stuckEvent struct {
 
 func replayedOf(o deadletter.Outcome) replayedAggregate {
 	r := replayedAggregate{Aggregate: o.Aggregate, Applied: o.Applied, Known: o.Known, Dropped: o.Skipped, Repaired: o.Repaired, Foreign: o.Foreign}
-	r.GivenUp, _, _ = strings.Cut(o.MissingVersions, ". ") // behind it is what else could be done
+	r.GivenUp, _, _ = strings.Cut(o.MissingVersions, ". ") // the rest describes what else could be done
 	if o.Stuck != nil {
 		r.Stuck = &stuckEvent{o.Stuck.MessageID, o.Stuck.Position, o.Stuck.Reason, o.Stuck.Description}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// BenchmarkNext is what the decision about one failure costs while other aggregates fail, too: it is made under the lock that every
-// batch takes, so it must not grow with their number.
+// BenchmarkNext is what the decision about one failure costs while other aggregates fail, too: it
+// is made under the lock that every batch takes, so it must not grow with their number.
 func BenchmarkNext(b *testing.B) {
 	for _, others := range []int{0, 1_000, 100_000} {
 		b.Run(fmt.Sprint("failing=", others), func(b *testing.B) {

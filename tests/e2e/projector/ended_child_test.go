@@ -47,8 +47,8 @@ func (p recursive) Project(e projection.Event) ([]projection.Write, error) {
 	return p.Timeline.Project(e)
 }
 
-// G5: a recursion without end, which Go cannot recover from, ends projectors' processes until its event is found; then its aggregate is
-// parked, and the process that runs applies everything else.
+// G5: a recursion without end, which Go cannot recover from, ends projectors' processes until its
+// event is found; then its aggregate is parked, and the process that runs applies everything else.
 func TestG5ARecursionWithoutEndParksItsAggregate(t *testing.T) {
 	virtualtime.Real(t)
 	s, err := stack.New(t.Context(), stack.Options{})

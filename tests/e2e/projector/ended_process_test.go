@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// fatal is a projection that ends its process: it reports an event of the type Fatal and does not return from it, and the test
-// then kills the projector.
+// fatal is a projection that ends its process: it reports an event of the type Fatal and does not
+// return from it, and the test then kills the projector.
 type fatal struct {
 	projection.Projection
 	grow time.Duration // how long the process lives on
@@ -89,8 +89,9 @@ func eachMortal(t *testing.T, f func(m *mortal)) {
 	})
 }
 
-// G5: an event whose projection ends the process is found, its aggregate is parked, and neither ends a process again; the aggregates
-// beside it, in its session and in others, are applied. Once the projection is right, a replay applies everything.
+// G5: an event whose projection ends the process is found, its aggregate is parked, and neither
+// ends a process again; the aggregates beside it, in its session and in others, are applied. Once
+// the projection is right, a replay applies everything.
 func TestG5AnEventThatEndsItsProcessParksItsAggregate(t *testing.T) {
 	for name, test := range map[string]struct {
 		key   envelope.SessionKey
@@ -160,8 +161,8 @@ func suspects(w *world.World, s shape) (all []bson.Raw) {
 	return all
 }
 
-// G5: projectors that are killed again and again, with events in hand and while they find out which one may have ended a process, park
-// nothing and lose nothing.
+// G5: projectors that are killed again and again, with events in hand and while they find out which
+// one may have ended a process, park nothing and lose nothing.
 func TestG5ProjectorsThatAreKilledCondemnNoEvent(t *testing.T) {
 	eachMortal(t, func(m *mortal) {
 		const aggregates, versions = 20, 5

@@ -45,7 +45,8 @@ func (p troubled) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("troubled", e.Aggregate, projection.Inc("events", 1))}, nil
 }
 
-// contending is a projection of several documents, one of which all events of the type Shared write to.
+// contending is a projection of several documents, one of which all events of the type Shared write
+// to.
 type contending struct{}
 
 func (contending) Name() string { return "contending" }
@@ -60,9 +61,7 @@ func (contending) Project(e projection.Event) ([]projection.Write, error) {
 
 // G5: whatever goes wrong with an aggregate, with one or with more than there are workers, in a
 // session of its own or in a shared one, the later events of a healthy aggregate are applied within
-// neighbourBound. Two troubles are missing here: a contended transaction needs a projection of
-// several documents (see TestG5ATransactionThatIsLeftOpenHoldsNobodyUp), and an overtaken aggregate
-// needs events that a rewind brings back.
+// neighbourBound.
 func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 	const (
 		workers        = 2

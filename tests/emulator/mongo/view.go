@@ -115,7 +115,8 @@ func (r *request) viewOptions(ns engine.NS) (bson.D, error) {
 	return bson.D{{Key: "viewOn", Value: on}, {Key: "pipeline", Value: pipeline}}, nil
 }
 
-// definition returns the collection and the pipeline that the command gives a view; what it leaves out is as given.
+// definition returns the collection and the pipeline that the command gives a view; what it leaves
+// out is as given.
 func (r *request) definition(ns engine.NS, on string, pipeline bson.A) (string, bson.A, error) {
 	if v := r.get("viewOn"); r.has("viewOn") {
 		text, ok := v.(string)
