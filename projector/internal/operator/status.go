@@ -13,6 +13,8 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/sluice-cdc/sluice/projector/internal/build"
+	"github.com/sluice-cdc/sluice/projector/internal/views"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
@@ -41,6 +43,10 @@ type Status struct {
 	// time stands still while nothing is written. Without waiting sessions it is how long nothing
 	// has arrived; with some it is the lag.
 	AgeSeconds *int64 `json:"age_seconds"`
+	// Build is the read model's build; nil if it has none.
+	Build *BuildStatus `json:"build,omitempty"`
+	// Views are the collections that the views of the projection show, by view.
+	Views map[string]string `json:"views,omitempty"`
 	// WaitingSessions counts the sessions with messages: aggregates that wait, or are being
 	// applied.
 	WaitingSessions *int64 `json:"waiting_sessions"`
@@ -48,6 +54,15 @@ type Status struct {
 	// DeadLettered counts messages by reason.
 	DeadLettered     map[string]int64 `json:"dead_lettered"`
 	DeadLetteredNote string           `json:"dead_lettered_note,omitempty"`
+}
+
+// BuildStatus is how far a build is.
+type BuildStatus struct {
+	State      string    `json:"state"` // building, failed, built or dropped
+	Ranges     int64     `json:"ranges"`
+	Aggregates int64     `json:"aggregates"`
+	Events     int64     `json:"events"`
+	Changed    time.Time `json:"changed"` // by the last range
 }
 
 // Status reads the state and changes nothing. If a service does not answer, the error comes with
@@ -71,6 +86,9 @@ func (p *Projector) readModel(ctx context.Context, s *Status) error {
 		return err
 	}
 	s.Parked = &parked
+	if err := p.version(ctx, s); err != nil {
+		return err
+	}
 	// Positions have no index, since every write would have to update it. For a large collection
 	// the newest position stays unknown.
 	s.NewestAggregate, s.NewestPosition, err = p.Applier.Newest(ctx)
@@ -92,6 +110,28 @@ func (p *Projector) readModel(ctx context.Context, s *Status) error {
 		}
 	}
 	return nil
+}
+
+// version reads how the version was built, and what the views show.
+func (p *Projector) version(ctx context.Context, s *Status) error {
+	state, err := build.Read(ctx, p.Database, p.Projection)
+	if err != nil {
+		return err
+	}
+	if state != nil {
+		s.Build = &BuildStatus{State: state.State, Ranges: state.Ranges, Aggregates: state.Aggregates, Events: state.Events, Changed: state.Changed.UTC()}
+	}
+	all, err := views.Of(p.Projection)
+	if errors.Is(err, views.ErrNotDeclared) {
+		return nil
+	}
+	if err == nil {
+		s.Views, err = views.Shown(ctx, p.Database, all)
+	}
+	if errors.Is(err, views.ErrTaken) || mongodb.HasCode(err, mongodb.Unauthorized, mongodb.AtlasError) {
+		return nil // there are none, or the user may not list them
+	}
+	return err
 }
 
 func (p *Projector) waiting(ctx context.Context, s *Status) error {
@@ -145,6 +185,13 @@ func (s Status) Print(out io.Writer) {
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, terminal.Printable(value)) }
 	line("projection", s.Projection+", in database "+s.Database)
 	line("receives from", s.Entity)
+	if b := s.Build; b != nil {
+		line("build", fmt.Sprintf("%s: %s of %s in %s, at %s", b.State, commandline.Count(b.Events, "event"), commandline.Count(b.Aggregates, "aggregate"),
+			commandline.Count(b.Ranges, "range"), b.Changed.Format(time.RFC3339)))
+	}
+	for _, view := range slices.Sorted(maps.Keys(s.Views)) {
+		line("readers see", view+" of "+s.Views[view])
+	}
 	line("parked", countText(s.Parked, "aggregate", "", s.ParkedNote))
 	switch {
 	case s.NewestPosition == "":

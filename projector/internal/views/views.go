@@ -33,6 +33,9 @@ type View struct {
 // ErrNotDeclared is a projection without views.
 var ErrNotDeclared = errors.New("the projection does not declare its collections, so no views can show them: implement projection.Stored")
 
+// ErrTaken is a collection that has the name of a view.
+var ErrTaken = errors.New("is a collection, and should be a view that readers use: rename it")
+
 // Of returns the views that show a version of a projection. Errors: [ErrNotDeclared].
 func Of(p projection.Projection) ([]View, error) {
 	collections, declared := projection.Collections(p)
@@ -52,7 +55,7 @@ func Of(p projection.Projection) ([]View, error) {
 }
 
 // Shown returns the collection that each view shows, by the name of the view; a view that does not
-// exist is missing. Errors: a collection that has the name of a view, and those of the driver.
+// exist is missing. Errors: [ErrTaken], and those of the driver.
 func Shown(ctx context.Context, database *mongo.Database, all []View) (map[string]string, error) {
 	names := make(bson.A, len(all))
 	for i, v := range all {
@@ -65,7 +68,7 @@ func Shown(ctx context.Context, database *mongo.Database, all []View) (map[strin
 	shown := make(map[string]string, len(found))
 	for _, c := range found {
 		if c.Type != "view" {
-			return nil, fmt.Errorf("%s.%s is a collection, and should be a view that readers use: rename it", database.Name(), c.Name)
+			return nil, fmt.Errorf("%s.%s %w", database.Name(), c.Name, ErrTaken)
 		}
 		shown[c.Name] = c.Options.Lookup("viewOn").StringValue()
 	}

@@ -100,6 +100,8 @@ func TestG3ARangeThatIsTooOldIsReadAgain(t *testing.T) {
 		_, err := w.Events.InsertMany(w.Context(), documents)
 		require.NoError(w, err)
 		b := building(w, builds("ledger"))
+		status := w.OperateProjector(operated(w, builds("ledger")), "status")
+		require.Regexp(w, `\nbuild +building: [0-9]+ events of [0-9]+ aggregates? in [0-9]+ ranges?, at `, status.Out)
 		w.FailMongo(3, 239, "getMore") // SnapshotTooOld
 		code, out := b.end()
 		require.Zero(w, code, out)

@@ -177,6 +177,8 @@ func TestG6AVersionThatIsNotRightIsNotShown(t *testing.T) {
 		require.Zero(w, forced.Code, forced.Err)
 		require.Equal(w, "accounts_current shows accounts_v2 (a new view: grant the readers access to it)\n"+
 			"types_current shows types_v2 (a new view: grant the readers access to it)\n", forced.Out)
+		status := command(w, 1, "status")
+		require.Regexp(w, `\nreaders see +accounts_current of accounts_v2\nreaders see +types_current of types_v2\n`, status.Out)
 		require.NoError(w, w.Bus.RemoveSubscription(world.Topic, world.Subscription))
 		gone := command(w, 1, "switch", "revised", "--to", "1")
 		require.Equal(w, 1, gone.Code)
