@@ -88,12 +88,16 @@ func (s *service) readBuild(ctx context.Context) (done bool, err error) {
 	case err != nil:
 		return false, err
 	case state == nil:
-		return projection.VersionOf(s.chosen) == 1, nil
+		done = projection.VersionOf(s.chosen) == 1
+		s.metrics.Build(!done, 0)
+		return done, nil
 	case state.State == build.Dropped:
 		return false, build.ErrDropped
 	case state.State != build.Done:
+		s.metrics.Build(true, state.Events)
 		return false, nil
 	}
+	s.metrics.Build(false, state.Events)
 	ranges, err := build.ReadRanges(ctx, readModel, s.chosen, state)
 	if err != nil {
 		return false, err

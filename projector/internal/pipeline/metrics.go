@@ -29,7 +29,7 @@ type Metrics struct {
 type collectors struct {
 	appliedTotal, duplicatesTotal, redeliveries, applyFailures, settleFailures prometheus.Counter
 	deadLettered                                                               *prometheus.CounterVec
-	held, parkedAggregates, projectionsHanging                                 prometheus.Gauge
+	held, parkedAggregates, projectionsHanging, awaitingBuild, buildEvents     prometheus.Gauge
 	gaps                                                                       prometheus.Counter
 	acceptSeconds, applySeconds, settleSeconds, batchSize, latency             prometheus.Histogram
 }
@@ -75,6 +75,12 @@ func NewMetrics(projection string, registry prometheus.Registerer) *Metrics {
 	m.projectionsHanging = registered.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "projections_hanging", Help: "Events from which the projection has not returned in time, and that it still holds.",
 	})
+	m.awaitingBuild = registered.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "awaiting_build", Help: "1 while no event is applied because the read model is not built yet, else 0.",
+	})
+	m.buildEvents = registered.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_events", Help: "Events that the build of the read model has read so far.",
+	})
 	for _, reason := range apply.Reasons() { // a counter that begins at its first event hides it
 		m.deadLettered.WithLabelValues(reason)
 	}
@@ -85,6 +91,15 @@ func NewMetrics(projection string, registry prometheus.Registerer) *Metrics {
 func (m *Metrics) Held(delta int) {
 	m.sessionsHeld.Add(int64(delta))
 	m.held.Add(float64(delta))
+}
+
+// Build records whether the read model is still to be built, and how many events its build has read.
+func (m *Metrics) Build(awaited bool, events int64) {
+	m.awaitingBuild.Set(0)
+	if awaited {
+		m.awaitingBuild.Set(1)
+	}
+	m.buildEvents.Set(float64(events))
 }
 
 // Accepted records how long the accept of a session took.

@@ -153,6 +153,7 @@ func TestTheDocumentationTellsEveryMetricAndTheyCount(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"applied_total": events, "duplicates_total": 0, "latency_seconds": events, "deadlettered_total": 0, "parked_aggregates": 0, "projections_hanging": 0,
+		"awaiting_build": 0, "build_events": 0,
 	} {
 		require.InDelta(t, want, value(q["sluice_projector_"+name]), 0, name)
 	}
