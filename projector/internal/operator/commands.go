@@ -39,6 +39,8 @@ type Request struct {
 	name    string // of switch and drop
 	version int    // the same
 	force   bool   // of switch
+	// unsubscribed is the operator's word, of drop, that the subscription is deleted.
+	unsubscribed bool
 }
 
 // Program returns the program with all commands; name is the name with which it is started.

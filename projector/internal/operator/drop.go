@@ -21,11 +21,12 @@ import (
 
 func dropCommand() Command {
 	return Command{
-		Name: "drop", Takes: "NAME --version VERSION [--yes] [--json]", Operand: true,
+		Name: "drop", Takes: "NAME --version VERSION [--subscription-deleted] [--yes] [--json]", Operand: true,
 		Says: "drop the collections of a version of the projection that no reader uses and whose subscription is deleted;\n" +
 			"  \twith the settings of that version. Without --yes it shows them",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.IntVar(&r.version, "version", 0, "the `VERSION` to drop")
+			f.BoolVar(&r.unsubscribed, "subscription-deleted", false, "the subscription is deleted, if this identity may not know")
 			f.BoolVar(&r.yes, "yes", false, "drop for good")
 			asJSON(f, r)
 		},
@@ -60,7 +61,7 @@ func dropVersion(ctx context.Context, p *Projector, r Request) error {
 	if err := p.unused(ctx, database, r); err != nil {
 		return err
 	}
-	if err := p.unsubscribed(ctx); err != nil {
+	if err := p.unsubscribed(ctx, r); err != nil {
 		return err
 	}
 	names, err := existing(ctx, database, p.Applier.Collections())
@@ -125,8 +126,9 @@ func (p *Projector) unused(ctx context.Context, database *mongo.Database, r Requ
 	return nil
 }
 
-// unsubscribed returns an error unless the version's subscription is known not to exist.
-func (p *Projector) unsubscribed(ctx context.Context) error {
+// unsubscribed returns an error unless the version's subscription is known not to exist. Service Bus
+// refuses an identity whose role was on the subscription alone, once that is deleted.
+func (p *Projector) unsubscribed(ctx context.Context, r Request) error {
 	err := p.attach(ctx)
 	refusal, _ := errors.AsType[*azservicebus.Error](err)
 	switch {
@@ -134,6 +136,11 @@ func (p *Projector) unsubscribed(ctx context.Context) error {
 		return fmt.Errorf("%s exists, and without a reader it fills its topic: delete it first, and the version's app", p.Entity)
 	case refusal != nil && refusal.Code == azservicebus.CodeNotFound:
 		return nil
+	case refusal != nil && refusal.Code == azservicebus.CodeUnauthorizedAccess:
+		if r.unsubscribed {
+			return nil
+		}
+		return fmt.Errorf("whether %s is deleted is not known, because this identity may not ask: look it up, and repeat the command with --subscription-deleted: %w", p.Entity, err)
 	}
 	return fmt.Errorf("whether %s is deleted is not known: %w", p.Entity, err)
 }
