@@ -27,6 +27,7 @@ func (w *world) judge() {
 	})
 	_, err = w.collection(w.settings.Projection).DeleteOne(w.Context(), bson.D{{Key: "_id", Value: last}})
 	require.NoError(w, err)
+	w.collect()
 	w.run.Writes = w.checkpoints.All()
 	if w.run.Aside == nil {
 		w.setAside()
@@ -35,7 +36,7 @@ func (w *world) judge() {
 		w.run.Lease = errors.Join(w.run.Lease, leasecheck.Check(recorder.History(), patience))
 	}
 	w.compare()
-	w.tell("%s; it recognised %d repeats; %d writes of checkpoints in %d terms", w.counts(), w.duplicates(), len(w.run.Writes), w.terms())
+	w.tell("%s; it recognised %d repeats; %d writes of checkpoints in %d terms", w.counts(), w.rec.Counts().Duplicates, len(w.run.Writes), w.terms())
 	for n, violation := range checker.Judge(w.run) {
 		if n == 10 {
 			w.Error("and more")
@@ -43,15 +44,6 @@ func (w *world) judge() {
 		}
 		w.Error(violation)
 	}
-}
-
-func (w *world) duplicates() (n int) {
-	for _, a := range w.run.Accepted {
-		if a.Duplicate {
-			n++
-		}
-	}
-	return n
 }
 
 func (w *world) terms() (n int) {
@@ -68,11 +60,12 @@ func (w *world) terms() (n int) {
 // setAside records what was set aside, before anything is mended, and how much there was to be.
 func (w *world) setAside() {
 	aside := w.aside()
+	committed, _ := w.rec.Progress()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.run.Aside = aside
 	for n, s := range w.run.Sick {
-		w.run.Sick[n].Total = w.events[s.Aggregate]
+		w.run.Sick[n].Total = committed[s.Aggregate]
 	}
 }
 

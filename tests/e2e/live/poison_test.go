@@ -40,9 +40,8 @@ func (w *world) look() {
 	before, err := witness.ReadTimeline(w.Context(), w.collection(timeline))
 	require.NoError(w, err)
 	w.setAside()
-	w.mu.Lock()
+	w.collect()
 	w.run.ObservedBefore = len(w.run.Observed)
-	w.mu.Unlock()
 	w.run.ExpectedBefore, w.run.ActualBefore = w.fold(), before
 }
 

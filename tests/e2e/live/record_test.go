@@ -3,13 +3,11 @@ package live
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
@@ -18,16 +16,15 @@ import (
 
 // records are what is seen from outside of the services.
 type records struct {
-	mu        sync.Mutex
-	run       checker.Run      // guarded by mu until everything has ended
-	events    map[string]int64 // committed, by aggregate; guarded by mu
-	published map[string]bool  // message ids; guarded by mu
-	visible   map[string]int64 // events in the read model, by aggregate; guarded by mu
-	over      bool             // the witness of the read model has seen its last change; guarded by mu
+	rec *history.Recorder
+
+	mu   sync.Mutex
+	run  checker.Run // without what rec has, until it is judged; guarded by mu until everything has ended
+	over bool        // the witness of the read model has seen its last change; guarded by mu
 }
 
 func newRecords(s settings) *records {
-	r := &records{events: map[string]int64{}, published: map[string]bool{}, visible: map[string]int64{}}
+	r := &records{rec: history.NewRecorder()}
 	r.run.SessionKey = s.SessionKey
 	// In real time nobody can tell a message that was sent in time and came late from one that was sent too late.
 	r.run.Late = func(string, time.Time) bool { return true }
@@ -39,20 +36,11 @@ func (r *records) committing(batch []workload.Event, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range batch {
-		r.run.Committed = append(r.run.Committed, history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
-		r.events[e.AggregateID]++
+		r.rec.Commit(history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
 		if e.Type == poison {
 			r.run.Sick = append(r.run.Sick, checker.Sick{Aggregate: e.AggregateID, Before: e.Version - 1})
 		}
 	}
-}
-
-// accepted records what the broker takes.
-func (r *records) accepted(a servicebus.Accepted) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.run.Accepted = append(r.run.Accepted, witness.Accepted(a))
-	r.published[a.MessageID] = true
 }
 
 // last is the document that the test itself writes into the read model when all services have ended.
@@ -81,26 +69,28 @@ func (w *world) observe(change bson.Raw, at time.Time) {
 		w.over = true
 		return
 	}
-	if ok && w.settings.Projection == timeline { // the guards of others are elsewhere
-		w.run.Observed = append(w.run.Observed, o)
-	}
-	if ok && o.Events >= 0 {
-		w.visible[o.Aggregate] = o.Events
+	if ok {
+		w.rec.Observe(o)
 	}
 }
 
-// totals are how many events are committed and how many different messages the broker has accepted.
-func (r *records) totals() (committed, published int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.run.Committed), len(r.published)
+// collect takes what was recorded so far into the run.
+func (w *world) collect() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := w.run.SessionKey
+	w.run.History = w.rec.History()
+	w.run.SessionKey = key
+	if w.settings.Projection != timeline { // the guards of others are elsewhere
+		w.run.Observed = nil
+	}
 }
 
 // due is how many events of each aggregate are to be seen: all that are committed by now, but for poison and what is behind it.
 func (r *records) due() map[string]int64 {
+	due, _ := r.rec.Progress()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	due := maps.Clone(r.events)
 	for _, s := range r.run.Sick {
 		switch {
 		case !r.run.Replayed:
@@ -114,10 +104,9 @@ func (r *records) due() map[string]int64 {
 
 // shows reports whether the given number of events of each aggregate is visible.
 func (r *records) shows(due map[string]int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	_, visible := r.rec.Progress()
 	for aggregate, n := range due {
-		if r.visible[aggregate] < n {
+		if visible[aggregate] < n {
 			return false
 		}
 	}
@@ -127,10 +116,9 @@ func (r *records) shows(due map[string]int64) bool {
 // behind is how many events are yet to be seen.
 func (r *records) behind() (n int64) {
 	due := r.due()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	_, visible := r.rec.Progress()
 	for aggregate, events := range due {
-		n += max(0, events-r.visible[aggregate])
+		n += max(0, events-visible[aggregate])
 	}
 	return n
 }
@@ -155,6 +143,6 @@ func (r *records) unrest(what string) {
 }
 
 func (w *world) counts() string {
-	committed, published := w.totals()
-	return fmt.Sprintf("%d events are committed, %d published, %d yet to be seen; the broker says %+v", committed, published, w.behind(), w.stats())
+	counts := w.rec.Counts()
+	return fmt.Sprintf("%d events are committed, %d published, %d yet to be seen; the broker has %+v", counts.Committed, counts.Published, w.behind(), w.stats())
 }

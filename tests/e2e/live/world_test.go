@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
 )
 
 const (
@@ -95,7 +96,7 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))
 	}
 	servers.ServiceBus.Observe(func(a servicebus.Accepted) {
-		w.accepted(a)
+		w.rec.Accept(witness.Accepted(a))
 		w.checkpoints.Accepted.Add(1)
 	})
 	serving, stopServing := context.WithCancel(context.WithoutCancel(t.Context())) // the servers outlive the services
@@ -208,8 +209,8 @@ func (w *world) rest() {
 	w.outside.Wait()
 	w.moveOn()
 	w.until("every event is published and every message is settled", func() bool {
-		committed, published := w.totals()
-		return published >= committed && w.stats().Active == 0
+		counts := w.rec.Counts()
+		return counts.Published >= counts.Committed && w.stats().Active == 0
 	})
 }
 

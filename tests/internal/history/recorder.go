@@ -182,6 +182,18 @@ func (r *Recorder) LeaderReplaced(epoch int64, at time.Time) {
 	r.lost[len(r.lost)-1].to = at
 }
 
+// Progress returns how many events of each aggregate are committed, and how many of them can be
+// read.
+func (r *Recorder) Progress() (committed, visible map[string]int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	committed, visible = map[string]int64{}, map[string]int64{}
+	for aggregate, p := range r.aggregates {
+		committed[aggregate], visible[aggregate] = int64(len(p.committed)), p.visible
+	}
+	return committed, visible
+}
+
 // Counts returns the numbers so far.
 func (r *Recorder) Counts() Counts {
 	r.mu.Lock()
