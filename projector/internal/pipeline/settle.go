@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,14 +51,16 @@ func settlementOf(result apply.Result) settlement {
 		if result.Kind == apply.Poison && !result.Recorded {
 			break // later events would overtake it
 		}
-		return settlement{action: deadLetter, reason: result.Reason, description: shorten(result.Description)}
+		return settlement{action: deadLetter, reason: result.Reason, description: amqpText(result.Description)}
 	case apply.Pending, apply.Gap:
 	}
 	return settlement{action: leave}
 }
 
-// shorten cuts text to maxDescription, between two characters.
-func shorten(text string) string {
+// amqpText returns text as an AMQP string: valid UTF-8, because anything else ends the connection
+// of all sessions, and cut to maxDescription, between two characters.
+func amqpText(text string) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
 	if len(text) <= maxDescription {
 		return text
 	}

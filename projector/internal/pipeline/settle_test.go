@@ -36,6 +36,11 @@ func TestSettlement(t *testing.T) {
 	}
 }
 
+func TestG5DescriptionsAreValidUTF8(t *testing.T) {
+	got := settlementOf(apply.Result{Kind: apply.Poison, Recorded: true, Description: "no rule for bad \xff\xfe utf-8"}).description
+	require.Equal(t, "no rule for bad \ufffd utf-8", got)
+}
+
 func TestSettlementShortensDescriptions(t *testing.T) {
 	for _, long := range []string{strings.Repeat("x", 5000), strings.Repeat("ö", 5000), "x" + strings.Repeat("世", 5000)} {
 		got := settlementOf(apply.Result{Kind: apply.Poison, Recorded: true, Description: long}).description
