@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -141,11 +140,7 @@ func lstring(b []byte) (string, int, error) {
 	if n < 1 || n > int64(len(b)-4) || b[4+n-1] != 0 {
 		return "", 0, errBSON
 	}
-	s := b[4 : 4+n-1]
-	if !utf8.Valid(s) {
-		return "", 0, mongoerr.New(mongoerr.FailedToParse, "BSON string is not valid UTF-8")
-	}
-	return string(s), int(4 + n), nil
+	return string(b[4 : 4+n-1]), int(4 + n), nil // not only UTF-8: real servers (6.0.27) take any bytes
 }
 
 // DecodeValue decodes one value of the given type and returns how many bytes it took.
