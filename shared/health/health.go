@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/telemetry"
+	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
 // Probes are a service's answers. Every function is called from several goroutines at once, and the
@@ -75,7 +76,7 @@ func Handler(p Probes) http.Handler {
 func probe(check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := check(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			http.Error(w, terminal.Lines(err.Error()), http.StatusServiceUnavailable) // it may quote a document
 			return
 		}
 		_, _ = w.Write([]byte("ok\n"))

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,6 +47,28 @@ func TestHandlerAnswersTheFourPaths(t *testing.T) {
 			require.Equal(t, want.status, answer.Code)
 			require.Contains(t, answer.Body.String(), want.holds)
 		})
+	}
+}
+
+// An error may quote what a document holds: the answer does nothing to a terminal that shows it, and /status is JSON.
+func TestG6HostileErrorsDoNothingToATerminal(t *testing.T) {
+	for _, text := range []string{"\x1b[2J\x07", "\u202e", "a\r\nContent-Type: text/html", "<script>", "bad \xff\xfe", "nul\x00", "\u009b2J"} {
+		hostile := probes(errors.New("event of " + text))
+		hostile.Status = func() any { return map[string]string{"error": text} }
+		for _, path := range []string{"/readyz", "/status"} {
+			answer := httptest.NewRecorder()
+			health.Handler(hostile).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+			body := answer.Body.String()
+			require.NotRegexp(t, `[\x00-\x09\x0b-\x1f]`, body, "%s: %q", path, text)
+			require.True(t, utf8.ValidString(body))
+			if path == "/status" { // for programs, which may read what people do not
+				require.True(t, json.Valid([]byte(body)), body)
+				require.Equal(t, "application/json", answer.Header().Get("Content-Type"))
+				continue
+			}
+			require.NotRegexp(t, `[\x7f\x{80}-\x{9f}]|\x{202e}|\x{fffd}`, body, "%q", text)
+			require.Equal(t, "text/plain; charset=utf-8", answer.Header().Get("Content-Type"))
+		}
 	}
 }
 
