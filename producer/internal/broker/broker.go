@@ -30,7 +30,7 @@ var ErrFull = errors.New("batch is full")
 
 // ErrBusy reports a send that the broker refused temporarily, because it throttles or the entity is
 // full. The batch was not stored. The broker responds, so another process would do no better.
-var ErrBusy = errors.New("send is refused because Service Bus is busy")
+var ErrBusy = errors.New("send, or its link, is refused because Service Bus is busy")
 
 // ErrUnknown reports a send whose outcome is unknown because the connection failed: the batch may
 // have been stored.

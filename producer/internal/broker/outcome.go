@@ -62,6 +62,19 @@ func transportError(err error) error {
 	return fmt.Errorf("%w: %w: %w", ErrUnknown, ErrObjection, err)
 }
 
+// openError classifies an error of opening a link: it is [ErrBusy] if the broker opens none because
+// of its load.
+func openError(err error) error {
+	said := remoteError(err)
+	if said == nil {
+		said, _ = errors.AsType[*amqp.Error](err)
+	}
+	if said != nil && said.Condition == servicebus.CondServerBusy {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
+}
+
 // remoteError returns the error with which the broker closed the link, the session or the
 // connection. It returns nil if the broker closed none of them, or gave no reason.
 func remoteError(err error) *amqp.Error {

@@ -197,7 +197,7 @@ func (s *ServiceBus) dial(ctx context.Context) (*connection, error) {
 	c := &connection{Conn: conn, sending: make(chan struct{}, 1)}
 	if err := c.openLink(ctx, s.entity); err != nil {
 		s.close(ctx, c)
-		return nil, err
+		return nil, openError(err)
 	}
 	return c, nil
 }
