@@ -30,11 +30,11 @@ func diff(found []string, path string, want, got any, equal func(a, b any) bool)
 	w, wantDocument := want.(bson.D)
 	g, gotDocument := got.(bson.D)
 	if wantDocument && gotDocument {
-		for _, e := range w {
-			found = diff(found, join(path, e.Key), e.Value, field(g, e.Key), equal)
+		for i, e := range w {
+			found = diff(found, join(path, e.Key), e.Value, nth(g, e.Key, count(w[:i], e.Key)), equal)
 		}
-		for _, e := range g {
-			if field(w, e.Key) == any(missing{}) {
+		for i, e := range g {
+			if nth(w, e.Key, count(g[:i], e.Key)) == any(missing{}) {
 				found = diff(found, join(path, e.Key), missing{}, e.Value, equal)
 			}
 		}
@@ -102,11 +102,28 @@ func typeOf(v any) string {
 	return bson.Raw(raw).Lookup("v").Type.String()
 }
 
-func field(d bson.D, key string) any {
+func field(d bson.D, key string) any { return nth(d, key, 0) }
+
+// count returns how many fields of a document have a name: MongoDB stores a name that comes twice.
+func count(d bson.D, key string) (n int) {
 	for _, e := range d {
 		if e.Key == key {
+			n++
+		}
+	}
+	return n
+}
+
+// nth returns the field of a name behind n others of that name.
+func nth(d bson.D, key string, n int) any {
+	for _, e := range d {
+		if e.Key != key {
+			continue
+		}
+		if n == 0 {
 			return e.Value
 		}
+		n--
 	}
 	return missing{}
 }
