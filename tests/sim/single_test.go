@@ -167,7 +167,7 @@ func (w *world) beHealthy(ctx context.Context) (finish func()) {
 			}
 		})
 	}
-	return func() {
+	return func() { //nolint:contextcheck // as in tendUntil: what tend starts outlives its caller
 		if w.plan.Settings.Healthy > 0 {
 			pause(w.Context(), w.plan.Settings.LockDuration.Duration+recovers)
 			w.trace.add("only single aggregates fail from now on")

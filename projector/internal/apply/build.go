@@ -23,7 +23,7 @@ type Built struct {
 	Document bson.D
 	// Writes are those of the aggregate's events, in order, of any other projection.
 	Writes []projection.Write
-	// Version is that of the last event, and First the one from which on none is missing; 0 if
+	// Version is that of the last event, and First the version from which none is missing; 0 if
 	// events have no version.
 	Version, First int64
 	// Copies are the documents that a mirror may hold of the aggregate; a repair replaces them.
@@ -42,11 +42,12 @@ type Copies struct {
 // Build is the common part of the guards that one chunk of a build writes.
 type Build struct {
 	ID       bson.ObjectID
-	Stream   string // whose events go on behind the build
+	Stream   string // the stream whose events follow the build
 	Position string // the source was read as of this position
 }
 
-// ErrForeignGuard is an aggregate that something other than the build has written.
+// ErrForeignGuard means that the read model holds an aggregate that something other than the build
+// has written.
 var ErrForeignGuard = errors.New("the read model holds an aggregate that this build has not written")
 
 // Build writes the state of aggregates that have no guard, each in one write or transaction, with a
@@ -148,7 +149,7 @@ func (a *Applier) buildTogether(ctx context.Context, b Build, all []*Built) erro
 			return err
 		}
 		if len(left) == len(all) {
-			return errContended // what refused the records is gone
+			return errContended // another build removed the record of the failure
 		}
 		return a.buildTogether(ctx, b, left)
 	case TooLarge, Permanent:

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Kind is what became of a change.
+// Kind is the kind of an outcome of a change.
 type Kind uint8
 
 // The kinds.
@@ -28,13 +28,13 @@ const (
 	Gap
 )
 
-// Result is what became of one change, with the reason if it is [Poison], [Parked] or [Gap].
+// Result is the outcome of one change, with the reason if it is [Poison], [Parked] or [Gap].
 type Result struct {
 	Kind        Kind
 	Reason      string // one word
 	Description string // for people; may quote the database's message
-	// Stack is the stack trace of a poison that is a panic of the projection. It is for the log
-	// alone: no record holds it.
+	// Stack is the stack trace of a poison that is a panic of the projection. It is only logged,
+	// and in no record.
 	Stack string
 	// Recorded is set on a poison once the parking of its aggregate is committed, or if it names
 	// none.
@@ -52,12 +52,13 @@ const (
 	ReasonUndecided  = "Undecided"         // the event failed for UNDECIDED_AFTER while others of the same database were applied
 	ReasonEnded      = "ProcessEnded"      // processes ended while the projection had the event
 	ReasonOvertaken  = "Overtaken"         // the broker dead-lettered the event, and later ones were applied
-	ReasonOperator   = "ParkedByOperator"  // a person parked the aggregate, because of no event
-	ReasonBuild      = "BuildFailed"       // the aggregate's state could not be built from the source, because of no event in the queue
+	ReasonOperator   = "ParkedByOperator"  // an operator parked the aggregate, without an event
+	ReasonBuild      = "BuildFailed"       // the aggregate's state could not be built from the source; no event in the queue is the reason
 )
 
-// Reasons are all that messages are dead-lettered for: not Overtaken, which the broker did for a
-// reason of its own, and not ParkedByOperator, which is of an aggregate alone.
+// Reasons returns all reasons with which the projector dead-letters messages: not Overtaken, since
+// the broker dead-lettered that message for a reason of its own, and not ParkedByOperator, which is
+// of an aggregate only.
 func Reasons() []string {
 	return []string{
 		ReasonParked, ReasonVersionGap, ReasonProjection, ReasonPromise, ReasonRefused, ReasonDeliveries, ReasonUndecided, ReasonEnded,
@@ -66,7 +67,7 @@ func Reasons() []string {
 	}
 }
 
-// decision is what became of one change of a batch.
+// decision is the outcome of one change of a batch.
 type decision struct {
 	index  int // in the batch
 	result Result
@@ -79,7 +80,8 @@ func record(results []Result, all []decision) {
 	}
 }
 
-// Undecodable is the result of a message that cannot be read, from the error of [envelope.Decode].
+// Undecodable returns the result of a message that cannot be read, from the error of
+// [envelope.Decode].
 func Undecodable(err error) Result {
 	if e, ok := errors.AsType[*envelope.Error](err); ok {
 		return Result{Kind: Poison, Reason: string(e.Reason), Description: e.Description}
@@ -87,9 +89,9 @@ func Undecodable(err error) Result {
 	return Result{Kind: Poison, Reason: "Undecodable", Description: err.Error()}
 }
 
-// DeliveriesExhausted is the result of an event that was delivered n times of at most most. If its
-// lock is lost once or twice more, the broker dead-letters it, and the projector that applies the
-// next event cannot know that. So the aggregate is parked before.
+// DeliveriesExhausted returns the result of an event that was delivered n times of at most most. If
+// its lock is lost once or twice more, the broker dead-letters it, and the projector that applies
+// the next event cannot know that. So the aggregate is parked before.
 func DeliveriesExhausted(n uint32, most int) Result {
 	return Result{Kind: Poison, Reason: ReasonDeliveries, Description: fmt.Sprintf("the event was delivered %d times, and the broker takes it out "+
 		"of its order after %d: a projector stopped, or lost its lock, each time that it had the event in hand. Find out why, then replay", n, most)}

@@ -27,24 +27,24 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// Projector is one projection and the services it lives on: a projector that does not run.
+// Projector is one projection and the services that it uses: a projector that does not run.
 type Projector struct {
-	// Program is what people type to give a command.
+	// Program is the name with which the program is started.
 	Program    string
 	Projection projection.Projection
 	Applier    *apply.Applier
 	Database   *mongo.Database
 	Bus        *azservicebus.Client
-	// Entity is what the projector receives from.
+	// Entity is the entity from which the projector receives.
 	Entity azure.Entity
-	// Administer makes a client of Service Bus's administration, or gives
-	// [azure.ErrNotAdministered]; only the doctor calls it.
+	// Administer returns a client of Service Bus's administration, or [azure.ErrNotAdministered];
+	// only the doctor calls it.
 	Administer func() (*admin.Client, error)
 	// MaxDeliveries is the number of deliveries after which the projector expects the broker to
 	// dead-letter a message; if it Asks the administration, before the answer.
 	MaxDeliveries int
 	Asks          bool
-	// LocalAuth: Service Bus is reached by a connection string, not by an identity.
+	// LocalAuth is set if Service Bus is reached by a connection string instead of an identity.
 	LocalAuth bool
 	// Source is the watched collection, for verify.
 	Source Source
@@ -52,7 +52,7 @@ type Projector struct {
 	// Setting is PROJECTION.
 	Stream  func(ctx context.Context) (build.Stream, error)
 	Setting string
-	// Redeem gets a body that a message could not carry; see [deadletter.Replayer].
+	// Redeem fetches a body that a message could not carry; see [deadletter.Replayer].
 	Redeem func(ctx context.Context, c *envelope.Change) (done func(), err error)
 	// ApplyTimeout and SettleTimeout are the settings of these names.
 	ApplyTimeout, SettleTimeout time.Duration
@@ -60,7 +60,7 @@ type Projector struct {
 	Stops time.Duration
 	// Out receives the output of commands.
 	Out io.Writer
-	// Progress shows how far a command is, or is nil.
+	// Progress shows the progress of a command; it may be nil.
 	Progress *terminal.Progress
 	// Timeout bounds one request; zero means ten seconds.
 	Timeout time.Duration
@@ -83,7 +83,7 @@ func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOpti
 	defer func() {
 		ctx, cancel := p.bounded(context.WithoutCancel(ctx))
 		defer cancel()
-		_ = receiver.Close(ctx) // it took nothing
+		_ = receiver.Close(ctx) // it received nothing to settle
 	}()
 	if most == 1 {
 		messages, err := receiver.PeekMessages(ctx, 1, nil)
@@ -100,7 +100,7 @@ func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOpti
 		return seen < most
 	})
 	if err != nil {
-		return fmt.Errorf("look into %s: %w", p.Entity, err)
+		return fmt.Errorf("read from %s: %w", p.Entity, err)
 	}
 	return nil
 }

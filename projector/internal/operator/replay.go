@@ -42,8 +42,9 @@ func dropParked(ctx context.Context, p *Projector, r Request) error {
 	return p.replay(ctx, r, []string{r.aggregate}, nil, &deadletter.Drop{MessageID: r.message}, nil)
 }
 
-// replay replays aggregates, or repairs them with rebuild; one that fails does not keep the others
-// from it. What an interrupted replay has left of others is removed with what this one has applied.
+// replay replays aggregates, or repairs them with rebuild; one that fails does not prevent the
+// others. What an interrupted replay has left in the queue is removed with what this one has
+// applied.
 func (p *Projector) replay(
 	ctx context.Context, r Request, aggregates []string, left []deadletter.Outcome, drop *deadletter.Drop, rebuild deadletter.Rebuild,
 ) error {
@@ -109,7 +110,7 @@ func (p *Projector) replay(
 	return errors.Join(unprinted...)
 }
 
-// replayed is what a replay did, as --json shows it.
+// replayed is the output of a replay with --json.
 type replayed struct {
 	Aggregates []replayedAggregate `json:"aggregates"`
 	// Removed of Of dead letters that are no longer needed are out of the queue.
@@ -119,7 +120,7 @@ type replayed struct {
 	failed bool // the removal
 }
 
-// replayedAggregate is what became of one aggregate.
+// replayedAggregate is the outcome for one aggregate.
 type replayedAggregate struct {
 	Aggregate string `json:"aggregate"`
 	Applied   int    `json:"applied"`
@@ -129,7 +130,7 @@ type replayedAggregate struct {
 	Repaired bool `json:"repaired,omitempty"`
 	// GivenUp names the versions that are accepted as missing.
 	GivenUp string `json:"given_up,omitempty"`
-	// Stuck is why the aggregate stays parked; null if it is no longer parked.
+	// Stuck is the event that keeps the aggregate parked; null if it is no longer parked.
 	Stuck *stuckEvent `json:"stuck"`
 	// Foreign messages are in the dead-letter queue and not in the read model; they were left
 	// there.
@@ -152,7 +153,7 @@ func replayedOf(o deadletter.Outcome) replayedAggregate {
 	return r
 }
 
-// Print writes for people what was not printed aggregate by aggregate.
+// Print writes for people what was not printed for each aggregate.
 func (r replayed) Print(out io.Writer) {
 	if r.Of == 0 {
 		fmt.Fprintln(out, "no aggregate is parked")

@@ -22,8 +22,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// To record again: tests/emulator/scripts/clients.sh installs the clients, and then go test ./tests/e2e/wire -run
-// TestRecordedFramesOfTheClients -record.
+// To record again: tests/emulator/scripts/clients.sh installs the clients, and then go test
+// ./tests/e2e/wire -run TestRecordedFramesOfTheClients -record.
 var record = flag.Bool("record", false, "record the frames of the official JavaScript, Python and Java clients again")
 
 // programs are the commands that are recorded for each client, by its name, from tests/e2e/wire.
