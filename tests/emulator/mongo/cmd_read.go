@@ -19,7 +19,7 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.refuse("oplogReplay", "returnKey", "showRecordId", "max", "min"); err != nil {
+	if err := r.refuse("oplogReplay", "returnKey", "showRecordId", "max"); err != nil {
 		return nil, err
 	}
 	if r.flag("tailable") {
@@ -31,6 +31,13 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 	}
 	if err := r.hint(ns, r.get("hint")); err != nil {
 		return nil, err
+	}
+	bound, err := r.minimum(ns)
+	if err != nil {
+		return nil, err
+	}
+	if bound != nil && natural.sort == nil {
+		natural.sort = bound.index
 	}
 	filter, err := r.doc("filter")
 	if err != nil {
@@ -71,10 +78,12 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 	} else if natural.backwards {
 		docs, err = r.collect(ns, sel, 0, 0)
 		slices.Reverse(docs)
-		docs = docs[min(skip, int64(len(docs))):]
-		if limit > 0 {
-			docs = docs[:min(limit, int64(len(docs)))]
+		docs = page(docs, skip, limit)
+	} else if bound != nil {
+		if docs, err = r.collect(ns, sel, 0, 0); err == nil {
+			docs, err = bound.read(docs)
 		}
+		docs = page(docs, skip, limit)
 	} else {
 		docs, err = r.collect(ns, sel, skip, limit)
 	}
@@ -101,6 +110,15 @@ func runFind(_ context.Context, r *request) (bson.D, error) {
 		opts = append(opts, bson.E{Key: "single", Value: true})
 	}
 	return r.openCursor(ns.String(), docs, opts)
+}
+
+// page returns the documents after skip, at most limit (0: all).
+func page(docs []bson.Raw, skip, limit int64) []bson.Raw {
+	docs = docs[min(skip, int64(len(docs))):]
+	if limit > 0 {
+		docs = docs[:min(limit, int64(len(docs)))]
+	}
+	return docs
 }
 
 // collect gives the documents of a selection in order, after skip, at most limit (0: all).
