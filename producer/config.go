@@ -54,13 +54,26 @@ type Config struct {
 	// permitted.
 	CheckpointContainer string `envconfig:"BLOB_CONTAINER" default:"sluice"`
 
-	// StartFrom is where a new stream begins: latest, or timestamp with StartAt; with checkpoint it
-	// waits until a checkpoint is restored.
+	// StartFrom is where a new stream begins: latest, or timestamp with StartAt; or snapshot, with
+	// the documents that are in the collection, and then every change. With checkpoint it waits
+	// until a checkpoint is restored.
 	StartFrom string    `envconfig:"START_FROM" default:"latest"`
 	StartAt   time.Time `envconfig:"START_AT"`
 	// OnHistoryLost decides what happens if the oplog no longer reaches back to the checkpoint:
-	// fail, or latest (continue from now; the changes in between are not published).
+	// fail, latest (continue from now; the changes in between are not published), or snapshot
+	// (continue from now, with the documents of the collection).
 	OnHistoryLost string `envconfig:"ON_HISTORY_LOST" default:"fail"`
+	// SnapshotChunk is the maximum number of documents of a snapshot that are read as of one
+	// moment. The next checkpoint holds them, so it is also how many may be published again.
+	SnapshotChunk int `envconfig:"SNAPSHOT_CHUNK" default:"2000"`
+	// SnapshotRate is how many documents of a snapshot are published per second on average; 0 means
+	// as many as possible.
+	SnapshotRate int `envconfig:"SNAPSHOT_RATE" default:"0"`
+	// SnapshotReadPreference is where a snapshot reads: primary, or secondaryPreferred.
+	SnapshotReadPreference string `envconfig:"SNAPSHOT_READ_PREFERENCE" default:"primary"`
+	// SnapshotAcceptRepeats continues a snapshot although up to one chunk of documents without
+	// versions is published twice.
+	SnapshotAcceptRepeats bool `envconfig:"SNAPSHOT_ACCEPT_REPEATS" default:"false"`
 	// OnCollectionReplaced decides what happens if another collection is given the watched one's
 	// name, as renameCollection and $out do, so that its documents are not in the change stream:
 	// fail, or continue (they are in no read model until they change).
@@ -271,8 +284,16 @@ func (c *Config) readerConfig(epoch int64) changes.Config {
 		FullDocumentBeforeChange: fullDocument(c.BeforeChange),
 		StartAt:                  c.StartAt,
 		RestartWhenLost:          c.OnHistoryLost == "latest",
-		ContinueWhenReplaced:     c.OnCollectionReplaced == "continue",
-		GiveUpAfter:              c.StallAfter,
+		Backfill: changes.Backfill{
+			Initial:        c.StartFrom == "snapshot",
+			WhenLost:       c.OnHistoryLost == "snapshot",
+			AcceptRepeats:  c.SnapshotAcceptRepeats,
+			ChunkDocuments: c.SnapshotChunk,
+			Rate:           c.SnapshotRate,
+			Secondary:      c.SnapshotReadPreference == "secondaryPreferred",
+		},
+		ContinueWhenReplaced: c.OnCollectionReplaced == "continue",
+		GiveUpAfter:          c.StallAfter,
 	}
 }
 

@@ -159,10 +159,31 @@ func TestNamesThatMongoDBRefusesAreRefusedAtTheStart(t *testing.T) {
 	}
 }
 
-func TestASnapshotIsNotAvailableYet(t *testing.T) {
-	minimal(t)
-	set(t, map[string]string{"START_FROM": "snapshot", "ON_HISTORY_LOST": "snapshot"})
-	_, err := LoadConfig()
-	require.ErrorContains(t, err, "START_FROM: snapshot is not available yet")
-	require.ErrorContains(t, err, "ON_HISTORY_LOST: snapshot is not available yet")
+func TestASnapshotThatWouldLoseOrRepeatChangesIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		values map[string]string
+		says   string // empty: it is accepted
+	}{
+		"an event store":                  {map[string]string{"START_FROM": "snapshot", "OPERATIONS": "insert"}, ""},
+		"documents that change":           {map[string]string{"START_FROM": "snapshot", "AGGREGATE_ID_PATH": "_id"}, ""},
+		"documents that heal":             {map[string]string{"ON_HISTORY_LOST": "snapshot", "AGGREGATE_ID_PATH": "_id"}, ""},
+		"an event store that heals":       {map[string]string{"ON_HISTORY_LOST": "snapshot", "OPERATIONS": "insert"}, ""},
+		"documents of another aggregate":  {map[string]string{"START_FROM": "snapshot"}, "START_FROM=snapshot: no snapshot can be published: a document may be part of an aggregate"},
+		"no inserts":                      {map[string]string{"START_FROM": "snapshot", "OPERATIONS": "update"}, "OPERATIONS has no insert"},
+		"documents that PIPELINE changes": {map[string]string{"START_FROM": "snapshot", "OPERATIONS": "insert", "PIPELINE": `[{"$unset": "fullDocument.x"}]`}, "Use no other stages than $match"},
+		"a heal without versions":         {map[string]string{"ON_HISTORY_LOST": "snapshot", "OPERATIONS": "insert", "VERSION_PATH": ""}, "without VERSION_PATH"},
+		"chunks without documents":        {map[string]string{"SNAPSHOT_CHUNK": "0"}, "SNAPSHOT_CHUNK"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			minimal(t)
+			set(t, test.values)
+			_, err := LoadConfig()
+			if test.says == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "1 setting must be fixed")
+			require.ErrorContains(t, err, test.says)
+		})
+	}
 }

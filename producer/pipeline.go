@@ -153,13 +153,16 @@ func (s *sink) Idle(ctx context.Context, after checkpoint.Progress) error {
 	return nil
 }
 
-// Begin advances the watermark to the beginning of a stream and writes the checkpoint at once. If
-// the leader died without that, its successor would begin at a later "now". Everything in flight is
-// acknowledged first.
+// Begin advances the watermark and writes the checkpoint at once: to the beginning of a stream,
+// whose successor would otherwise begin at a later "now", or to the chunk of a snapshot that is
+// published next. Everything in flight is acknowledged first.
 func (s *sink) Begin(ctx context.Context, after checkpoint.Progress) error {
 	s.publisher.Pass(after)
 	backoff := retry.Backoff{Max: time.Second}
-	reached := func() bool { return bytes.Equal(s.publisher.Progress().ResumeToken, after.ResumeToken) }
+	reached := func() bool {
+		at := s.publisher.Progress()
+		return bytes.Equal(at.ResumeToken, after.ResumeToken) && at.Position == after.Position && at.Backfill == after.Backfill
+	}
 	for !reached() || s.term.Checkpoint(ctx) != nil { // the heartbeat logs the error; the fence ends ctx if it persists
 		if err := backoff.Wait(ctx); err != nil {
 			return fmt.Errorf("write the checkpoint before anything is published: %w", err)

@@ -23,20 +23,13 @@ func (c *Config) Validate() error {
 	p.Require(len(c.Stream) <= 256 && !strings.ContainsAny(c.Stream, "\n\\"),
 		"STREAM_NAME: must have at most 256 characters, and neither a newline nor a backslash")
 
-	if c.StartFrom == "snapshot" {
-		p.Addf("START_FROM: snapshot is not available yet; begin with latest or timestamp, and copy the existing documents by hand")
-	} else {
-		p.Add(settings.OneOf("START_FROM", c.StartFrom, "latest", "timestamp", "checkpoint"))
-	}
+	p.Add(settings.OneOf("START_FROM", c.StartFrom, "latest", "timestamp", "snapshot", "checkpoint"))
 	p.Require(c.StartFrom != "timestamp" || !c.StartAt.IsZero(), "START_AT: is required with START_FROM=timestamp: an RFC 3339 time (for example 2026-01-31T12:00:00Z)")
 	p.Require(c.StartFrom == "timestamp" || c.StartAt.IsZero(), "START_AT: has no meaning without START_FROM=timestamp")
 	p.Require(c.StartAt.IsZero() || (c.StartAt.Unix() > 0 && c.StartAt.Unix() <= math.MaxUint32),
 		"START_AT: must be a time from 1970 to 2106, which is what MongoDB can express")
-	if c.OnHistoryLost == "snapshot" {
-		p.Addf("ON_HISTORY_LOST: snapshot is not available yet; use fail, and decide when it happens, or latest")
-	} else {
-		p.Add(settings.OneOf("ON_HISTORY_LOST", c.OnHistoryLost, "fail", "latest"))
-	}
+	p.Add(settings.OneOf("ON_HISTORY_LOST", c.OnHistoryLost, "fail", "latest", "snapshot"))
+	c.validateSnapshots(&p)
 	p.Add(settings.OneOf("ON_COLLECTION_REPLACED", c.OnCollectionReplaced, "fail", "continue"))
 	p.Require(len(c.Operations) > 0, "OPERATIONS: must name at least one operation")
 	for _, o := range c.Operations {
@@ -77,6 +70,24 @@ func (c *Config) Validate() error {
 	}
 	p.Require(c.StatusInterval >= 0, "STATUS_INTERVAL: must not be negative; 0 turns it off")
 	return p.Err()
+}
+
+// validateSnapshots refuses snapshots that would lose changes or publish them twice.
+func (c *Config) validateSnapshots(p *settings.Checks) {
+	reader := c.readerConfig(0)
+	if c.StartFrom == "snapshot" {
+		if err := reader.CheckBackfill(false); err != nil {
+			p.Addf("START_FROM=snapshot: %w", err)
+		}
+	}
+	if c.OnHistoryLost == "snapshot" {
+		if err := reader.CheckBackfill(true); err != nil {
+			p.Addf("ON_HISTORY_LOST=snapshot: %w", err)
+		}
+	}
+	p.Add(settings.Between("SNAPSHOT_CHUNK", c.SnapshotChunk, 1, 100_000))
+	p.Add(settings.AtLeast("SNAPSHOT_RATE", c.SnapshotRate, 0))
+	p.Add(settings.OneOf("SNAPSHOT_READ_PREFERENCE", c.SnapshotReadPreference, "primary", "secondaryPreferred"))
 }
 
 // validateLeadership keeps every pair of times far enough apart for a request to storage to fit in

@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"fmt"
+	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
@@ -17,6 +18,18 @@ import (
 // boundary.
 func Boundary(t bson.Timestamp, n uint32) string {
 	return fmt.Sprintf("82%08X%08X%s%08X", t.T, t.I, boundaryForm, n)
+}
+
+// ParseBoundary returns the cluster time and the number in a [Boundary]. ok is false for any other
+// position.
+func ParseBoundary(position string) (t bson.Timestamp, n uint32, ok bool) {
+	const number = 18 + len(boundaryForm)
+	if len(position) != number+8 {
+		return t, 0, false
+	}
+	parsed, err := strconv.ParseUint(position[number:], 16, 32)
+	t, n = TokenTime(position), uint32(parsed)
+	return t, n, err == nil && position == Boundary(t, n)
 }
 
 // boundaryForm stands in a boundary where a token has its version.

@@ -49,3 +49,17 @@ func TestBoundaryIsAPosition(t *testing.T) {
 	}
 	require.Equal(t, at, envelope.TokenTime(positions[1]))
 }
+
+func TestParseBoundaryReadsBoundariesAlone(t *testing.T) {
+	at := bson.Timestamp{T: 1700000000, I: 7}
+	for _, n := range []uint32{0, 1, math.MaxUint32} {
+		parsed, number, ok := envelope.ParseBoundary(envelope.Boundary(at, n))
+		require.True(t, ok)
+		require.Equal(t, at, parsed)
+		require.Equal(t, n, number)
+	}
+	for _, position := range append(recordedTokens, "", "n0000000011.000000000000006964", envelope.Boundary(at, 1)+"0") {
+		_, _, ok := envelope.ParseBoundary(position)
+		require.False(t, ok, position)
+	}
+}

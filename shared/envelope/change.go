@@ -27,6 +27,21 @@ func (o Operation) Known() bool {
 	return false
 }
 
+// Row is how a document of a snapshot relates to what was published before it. Empty means that the
+// change is an event of the change stream.
+type Row string
+
+// The rows.
+const (
+	// RowInitial is a document that no earlier message of the stream can have contained.
+	RowInitial Row = "initial"
+	// RowRepeat is a document that earlier messages of the stream may have contained.
+	RowRepeat Row = "repeat"
+)
+
+// Known reports whether r is empty or one of the rows.
+func (r Row) Known() bool { return r == "" || r == RowInitial || r == RowRepeat }
+
 // Change is one change of one document, with everything that either service needs to know about it.
 type Change struct {
 	// Stream names the watched collection and its settings; with Token it identifies the change.
@@ -68,6 +83,8 @@ type Change struct {
 	// keeps post-images, and the producer asks for them. Otherwise the document was looked up when
 	// the producer read the change, and may contain later changes.
 	PostImage bool
+	// Row is set if the change is a document of a snapshot, as an insert, and not an event.
+	Row Row
 	// Claim is the place of the body if it is too large for the message. Body is nil then, until
 	// [Change.Redeem].
 	Claim *Claim

@@ -54,6 +54,7 @@ func Decode(m *azservicebus.ReceivedMessage) (Change, error) {
 		Version:     p.number(propVersion),
 		PostImage:   p.text(propDocument) == postImage,
 		TraceParent: p.text(propTraceParent),
+		Row:         Row(p.text(propSnapshot)),
 	}
 	if m.CorrelationID != nil {
 		c.CorrelationID = *m.CorrelationID
@@ -95,10 +96,16 @@ func Decode(m *azservicebus.ReceivedMessage) (Change, error) {
 	if err != nil {
 		return Change{}, &Error{ReasonUnknownContentType, fmt.Sprintf("content type %q is malformed", *m.ContentType), err}
 	}
-	if media == claimCheck {
+	format := Format(media)
+	if event, row := eventTypes[format]; row != (c.Row != "") || !c.Row.Known() {
+		return Change{}, invalid(propSnapshot, fmt.Sprintf("is %q in a message of content type %q", c.Row, media), nil)
+	} else if row {
+		format = event
+	}
+	if format == claimCheck {
 		c.Claim, err = readClaim(p)
 	} else {
-		c.Body, err = decodeBody(m, Format(media))
+		c.Body, err = decodeBody(m, format)
 	}
 	if err != nil {
 		return Change{}, err
@@ -182,7 +189,7 @@ func (p properties) number(name string) int64 {
 // wrongType returns the first known property whose value has a wrong type; ok is true if there is
 // no such property.
 func (p properties) wrongType() (name string, ok bool) {
-	for _, name := range []string{propSource, propPosition, propSubject, propOperation, propType, propTime, propTraceParent} {
+	for _, name := range []string{propSource, propPosition, propSubject, propOperation, propType, propTime, propTraceParent, propSnapshot} {
 		if v, present := p[name]; present {
 			if _, isText := v.(string); !isText {
 				return name, false

@@ -19,6 +19,20 @@ const (
 	BSON Format = "application/bson"
 )
 
+// The content types of the rows of a snapshot. They are separate types so that a reader that does
+// not know rows refuses them, instead of counting a document as one more event.
+const (
+	rowJSON  Format = "application/vnd.sluice.row+json"
+	rowBSON  Format = "application/vnd.sluice.row+bson"
+	rowClaim Format = "application/vnd.sluice.row-claim-check"
+)
+
+// rowTypes maps the formats of events to those of rows, and eventTypes back.
+var (
+	rowTypes   = map[Format]string{JSON: string(rowJSON), BSON: string(rowBSON), claimCheck: string(rowClaim)}
+	eventTypes = map[Format]Format{rowJSON: JSON, rowBSON: BSON, rowClaim: claimCheck}
+)
+
 // The application properties. Those with the prefix are CloudEvents 1.0 attributes in the form of
 // its AMQP binding, section 3.1.3.1.
 const (
@@ -35,6 +49,7 @@ const (
 	propVersion     = "version"
 	propTraceParent = "traceparent"
 	propDocument    = "document" // of an update with a post-image: post-image
+	propSnapshot    = "snapshot" // of a document of a snapshot: initial or repeat
 )
 
 // The names of the application properties that a watcher of the wire reads; PropSubject's is the
@@ -78,6 +93,8 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 		return nil, fmt.Errorf("encode change at %s: no aggregate id", c.Position)
 	case !c.Operation.Known():
 		return nil, fmt.Errorf("encode change at %s: operation %q has no message form", c.Position, c.Operation)
+	case !c.Row.Known(), c.Row != "" && c.Operation != Insert:
+		return nil, fmt.Errorf("encode change at %s: an operation %q is no row %q of a snapshot", c.Position, c.Operation, c.Row)
 	}
 	if err := bounded(c); err != nil {
 		return nil, err
@@ -113,6 +130,10 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 		c.Claim.write(properties)
 	}
 	contentType := string(format)
+	if c.Row != "" {
+		properties[propSnapshot] = string(c.Row)
+		contentType = rowTypes[format]
+	}
 	m := &azservicebus.Message{
 		MessageID:             &sent,
 		SessionID:             &session,

@@ -64,6 +64,9 @@ const (
 	NetworkInterfaceTimeout            = 202 // NetworkInterfaceExceededTimeLimit
 	RetryChangeStream                  = 234
 	CursorKilled                       = 237
+	SnapshotTooOld                     = 239
+	SnapshotUnavailable                = 246
+	StaleChunkHistory                  = 250
 	TransactionTooLarge                = 257
 	InvalidResumeToken                 = 260
 	ExceededTimeLimit                  = 262

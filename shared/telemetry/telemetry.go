@@ -26,6 +26,7 @@ const (
 	KeyAttempt     = "attempt"
 	KeyCode        = "code"
 	KeyBatch       = "batch_size"
+	KeyCount       = "count"
 	KeyDelivery    = "delivery_count"
 	KeyDependency  = "dependency"
 	KeyDescription = "description"

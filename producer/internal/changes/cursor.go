@@ -50,6 +50,8 @@ type cursor struct {
 	batch      *batchSizer
 	timeout    responseTimeout
 	errors     errorHistory
+	backfill   *backfillSource
+	held       bson.Raw // the token of an empty response that waits for chunks before it; may be nil
 }
 
 // mayBeMisresumed reports whether the driver may have resumed although only a new stream can
@@ -69,6 +71,10 @@ const maxDisbelieved = 5
 func (c *cursor) follow(ctx context.Context) error {
 	c.fresh = false
 	c.fragments.drop()
+	c.held = nil
+	if err := c.resumeChunk(ctx); err != nil {
+		return err
+	}
 	resuming := len(c.at.ResumeToken) > 0
 	c.state = openState{opening: true, resuming: resuming, first: resuming}
 	began := time.Now()
@@ -97,6 +103,7 @@ func (c *cursor) follow(ctx context.Context) error {
 		begun = true
 	}
 	for {
+		asked := stream.RemainingBatchLength() == 0
 		there, err := c.next(ctx, stream)
 		if err != nil {
 			return err
@@ -121,9 +128,15 @@ func (c *cursor) follow(ctx context.Context) error {
 			return errResumed
 		}
 		if there {
+			c.held = nil
 			c.fresh, c.confirmed = false, true // an event proves that the server found the resume point
 			if number, changed := c.batch.record(len(stream.Current)); changed {
 				stream.SetBatchSize(number)
+			}
+			if asked {
+				if _, err := c.readChunk(ctx, tokenTime(stream.Current.Lookup("_id").Document())); err != nil {
+					return err
+				}
 			}
 			invalidated, err := c.take(ctx, stream.Current)
 			if err != nil || invalidated {
@@ -141,7 +154,7 @@ func (c *cursor) follow(ctx context.Context) error {
 			continue
 		}
 		c.reader.current.Store(time.Now().UnixNano())
-		if err := c.idle(ctx, stream.ResumeToken()); err != nil {
+		if err := c.idleOrChunk(ctx, stream.ResumeToken()); err != nil {
 			return err
 		}
 	}
@@ -255,8 +268,11 @@ func (c *cursor) openStream(ctx context.Context) (*mongo.ChangeStream, error) {
 }
 
 func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
-	config := c.reader.config
-	o := options.ChangeStream().SetMaxAwaitTime(awaitTime).SetBatchSize(c.batch.requested)
+	config, wait := c.reader.config, awaitTime
+	if c.backfilling() || c.beginsWithBackfill() {
+		wait = backfillAwaitTime
+	}
+	o := options.ChangeStream().SetMaxAwaitTime(wait).SetBatchSize(c.batch.requested)
 	full, before := config.documents(c.at.Position)
 	if full != "" {
 		o.SetFullDocument(full)
@@ -310,7 +326,19 @@ func (c *cursor) begin(ctx context.Context, token bson.Raw) error {
 		}
 		return nil
 	}
+	if c.beginsWithBackfill() {
+		state, err := c.startBackfill(ctx, checkpoint.BackfillInitial, 0)
+		if err != nil {
+			return err
+		}
+		c.at.Backfill = state
+	}
 	return c.idleAt(ctx, token, c.sink.Begin)
+}
+
+// beginsWithBackfill reports whether the stream is new and begins with a snapshot.
+func (c *cursor) beginsWithBackfill() bool {
+	return c.reader.config.Backfill.Initial && len(c.at.ResumeToken) == 0 && c.at.Backfill == nil && !c.fromNow
 }
 
 // markTranslated records in the checkpoint that positions have another version than tokens, before
@@ -343,7 +371,7 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 		return false, nil // more fragments follow
 	}
 	token := event.Lookup("_id").Document()
-	after := checkpoint.Progress{ResumeToken: bytes.Clone(token), Published: c.at.Published}
+	after := checkpoint.Progress{ResumeToken: bytes.Clone(token), Published: c.at.Published, Backfill: c.carry()}
 	operation, _ := event.Lookup("operationType").StringValueOK()
 	whole := identity
 	identity, position, err := c.numbering.next(c.at, whole, operation)
@@ -366,6 +394,11 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	}
 	switch c.reader.config.Mapping.kind(operation) {
 	case change:
+		if !c.covered(event, operation) {
+			c.reader.config.Metrics.suppressed()
+			err = c.sink.Idle(ctx, after)
+			break
+		}
 		mapped, mapErr := c.reader.config.Mapping.change(event, identity, position)
 		if mapErr != nil {
 			return false, &permanentError{mapErr}
@@ -425,6 +458,28 @@ func (c *cursor) replaces(event bson.Raw) bool {
 	return db == c.reader.collection.Database().Name() && coll == c.reader.collection.Name()
 }
 
+// idleOrChunk reads a chunk of a snapshot as of the time before an empty response's token, or
+// records the token. On an idle source tokens advance every ten seconds only, so a token waits
+// while chunks can be read before it, until there is a later one.
+func (c *cursor) idleOrChunk(ctx context.Context, token bson.Raw) error {
+	if c.held != nil && tokenTime(c.held).Before(tokenTime(token)) {
+		if err := c.idle(ctx, c.held); err != nil {
+			return err
+		}
+		c.held = nil
+	}
+	read, err := c.readChunk(ctx, tokenTime(token))
+	if err != nil {
+		return err
+	}
+	if read || c.backfilling() && time.Now().Before(c.backfill.notBefore) {
+		c.held = bytes.Clone(token)
+		return nil
+	}
+	c.held = nil
+	return c.idle(ctx, token)
+}
+
 // idle records that there is no event up to token.
 func (c *cursor) idle(ctx context.Context, token bson.Raw) error {
 	if len(token) == 0 || c.fragments.pending() || bytes.Equal(token, c.at.ResumeToken) {
@@ -441,6 +496,14 @@ func (c *cursor) idleAt(ctx context.Context, token bson.Raw, to func(context.Con
 	}
 	after := c.at
 	after.ResumeToken, after.Position, after.AfterInvalidate = bytes.Clone(token), position, false
+	if after.Backfill = c.carry(); after.Backfill != nil && after.Backfill.Form == "" {
+		if Counted(position) {
+			return &permanentError{fmt.Errorf("%w: positions are counted on this deployment, and no position stands for a moment of the source", ErrSnapshotRefused)}
+		}
+		state := *after.Backfill
+		state.Form = envelope.TokenForm(position)
+		after.Backfill = &state
+	}
 	after.Translated = Translated(position, envelope.TokenText(token))
 	if Counted(position) {
 		after.Settings = c.numbering.settings
@@ -453,6 +516,14 @@ func (c *cursor) idleAt(ctx context.Context, token bson.Raw, to func(context.Con
 	}
 	c.at = after
 	return nil
+}
+
+// tokenTime returns the cluster time in a resume token; zero if there is none.
+func tokenTime(token bson.Raw) bson.Timestamp {
+	if len(token) == 0 {
+		return bson.Timestamp{}
+	}
+	return envelope.TokenTime(envelope.TokenText(token))
 }
 
 // errEnded reports that the server closed its cursor without an invalidate event.

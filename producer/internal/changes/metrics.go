@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 )
 
 // Metrics counts what happens to a process's change streams, over all its terms. The methods of a
@@ -17,6 +19,10 @@ type Metrics struct {
 	unread      prometheus.Counter
 	conflicting prometheus.Counter
 	first       prometheus.Histogram
+	rows        prometheus.Gauge
+	estimate    prometheus.Gauge
+	snapshotted prometheus.Gauge
+	left        prometheus.Counter
 }
 
 // NewMetrics registers the metrics of reading.
@@ -44,6 +50,22 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help:    "Time from opening the change stream after the checkpoint to its first response.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2.5, 12),
 		}),
+		snapshotted: registered.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_producer_snapshot_began_seconds",
+			Help: "When the snapshot that is being published began, in seconds of Unix time; 0: there is none.",
+		}),
+		rows: registered.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_producer_snapshot_documents",
+			Help: "Documents of the present or last snapshot that were read.",
+		}),
+		estimate: registered.NewGauge(prometheus.GaugeOpts{
+			Name: "sluice_producer_snapshot_documents_estimated",
+			Help: "Documents that the collection had when the present or last snapshot began.",
+		}),
+		left: registered.NewCounter(prometheus.CounterOpts{
+			Name: "sluice_producer_snapshot_changes_left_out_total",
+			Help: "Changes of documents that a snapshot had not reached: their rows contain them.",
+		}),
 	}
 	for _, cause := range causes {
 		m.reopenings.WithLabelValues(cause)
@@ -58,10 +80,11 @@ const (
 	causeSilent      = "no_answer"    // the server did not answer in time
 	causeLost        = "history_lost" // ON_HISTORY_LOST=latest
 	causeServer      = "server"       // an error of the server, such as an election
+	causeSnapshot    = "snapshot"     // a snapshot is complete
 	causeNetwork     = "network"
 )
 
-var causes = []string{causeInvalidated, causeEnded, causeSilent, causeLost, causeServer, causeNetwork}
+var causes = []string{causeSnapshot, causeInvalidated, causeEnded, causeSilent, causeLost, causeServer, causeNetwork}
 
 // causeOf returns why a stream is opened again after err; nil means an invalidate.
 func causeOf(err error) string {
@@ -69,6 +92,8 @@ func causeOf(err error) string {
 	switch {
 	case err == nil:
 		return causeInvalidated
+	case errors.Is(err, errSnapshotEnded):
+		return causeSnapshot
 	case errors.Is(err, errEnded):
 		return causeEnded
 	case errors.Is(err, errNoResponse):
@@ -108,5 +133,27 @@ func (m *Metrics) unreadVersion() {
 func (m *Metrics) conflictingAggregate() {
 	if m != nil {
 		m.conflicting.Inc()
+	}
+}
+
+// backfill shows how far a snapshot has come; nil means that there is none.
+func (m *Metrics) backfill(b *checkpoint.Backfill) {
+	if m == nil {
+		return
+	}
+	m.snapshotted.Set(0)
+	if b == nil {
+		return
+	}
+	if !b.Done {
+		m.snapshotted.Set(float64(b.BeganAt.Unix()))
+	}
+	m.rows.Set(float64(b.Rows))
+	m.estimate.Set(float64(b.Estimate))
+}
+
+func (m *Metrics) suppressed() {
+	if m != nil {
+		m.left.Inc()
 	}
 }

@@ -97,7 +97,7 @@ func (n numbering) next(at checkpoint.Progress, token, operation string) (identi
 	}
 	if !counting {
 		identity = token
-		if form := envelope.TokenForm(at.Position); form != "" {
+		if form := at.Form(); form != "" {
 			identity, err = translateToken(form, token, operation)
 		}
 		return identity, afterPosition(capPosition(identity), at.Position), err
@@ -117,7 +117,7 @@ func (n numbering) idle(at checkpoint.Progress, token string) (string, error) {
 	if counting {
 		return o.String(), nil
 	}
-	position, err := PositionOf(token, at.Position)
+	position, err := PositionOf(token, at)
 	// The token that an upgraded server returns for the last event lacks the operation, and so
 	// sorts a little before the event.
 	return max(position, at.Position), err

@@ -67,6 +67,8 @@ type Config struct {
 	// ContinueWhenReplaced continues if another collection was given the watched one's name,
 	// instead of failing with [ErrReplaced].
 	ContinueWhenReplaced bool
+	// Backfill configures snapshots.
+	Backfill Backfill
 	// ResumeTimeout is the process's timeout for the first responses of resumed streams; nil uses
 	// the normal one.
 	ResumeTimeout *ResumeTimeout
@@ -140,10 +142,15 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 	if err := c.numbering.check(from); err != nil {
 		return err
 	}
+	c.backfill = newBackfillSource(r.collection, &r.config, settings)
+	if c.backfilling() && c.at.Backfill.Settings != c.backfill.settings {
+		return ErrSnapshotSettings
+	}
+	r.config.Metrics.backfill(from.Backfill)
 	r.logServerVersion(ctx)
 	backoff := retry.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
 	for {
-		began, opened := c.at.ResumeToken, time.Now()
+		began, opened := c.at, time.Now()
 		err := c.follow(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -152,7 +159,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			return refusal.err
 		}
 		// Opening the stream is not progress: a server may fail at the next request, every time.
-		if !bytes.Equal(began, c.at.ResumeToken) || c.state.answered && time.Since(opened) > backoff.Max {
+		if !bytes.Equal(began.ResumeToken, c.at.ResumeToken) || began.Position != c.at.Position || c.state.answered && time.Since(opened) > backoff.Max {
 			c.disbelieved, c.errors = 0, errorHistory{}
 			backoff.Reset()
 		}
@@ -182,6 +189,12 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			// The error stands for a whole response: the events before the unreadable one are
 			// requested one by one.
 		case historyLost:
+			if r.config.Backfill.WhenLost {
+				if err := c.healWithBackfill(ctx); err != nil {
+					return err
+				}
+				break
+			}
 			if !r.config.RestartWhenLost && len(c.at.ResumeToken) == 0 && !r.config.StartAt.IsZero() {
 				return fmt.Errorf("%w: %w", ErrBeginningLost, err)
 			}
@@ -190,7 +203,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			}
 			r.log.Error("history is lost; resuming from now: the changes in between are not published",
 				telemetry.KeyPosition, c.at.Position, telemetry.KeyError, err)
-			c.at, c.fromNow = c.numbering.restart(c.at), true
+			c.restart()
 		case reopen:
 			switch limit := r.config.GiveUpAfter; {
 			case limit == 0:
@@ -199,7 +212,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			case mongodb.Answered(err) && c.errors.failingFor() >= limit:
 				return fmt.Errorf("%w: %w", ErrFailing, err)
 			}
-			if err != nil {
+			if err != nil && !errors.Is(err, errSnapshotEnded) {
 				r.log.Warn("change stream interrupted; reopening it", telemetry.KeyError, err,
 					telemetry.KeyAttempt, backoff.Attempts()+1, telemetry.KeyPosition, c.at.Position)
 			}

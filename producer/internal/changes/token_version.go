@@ -10,6 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -299,10 +300,10 @@ func Translated(position, token string) bool {
 	return form != "" && form != envelope.TokenForm(token)
 }
 
-// PositionOf returns the position that a leader would assign to a token in a stream whose
-// checkpoint has another position. Errors: [ErrTokenVersion].
-func PositionOf(token, checkpoint string) (string, error) {
-	form := envelope.TokenForm(checkpoint)
+// PositionOf returns the position that a leader would assign to a token in a stream that has come
+// so far. Errors: [ErrTokenVersion].
+func PositionOf(token string, stream checkpoint.Progress) (string, error) {
+	form := stream.Form()
 	if form == "" || !envelope.Sortable(token) {
 		return token, nil
 	}

@@ -39,8 +39,11 @@ const (
 	// equal numbers in ids have the same text: a release with a text for each type would split
 	// their changes into several sessions
 	schemaNumbers = 5
+	// a snapshot is being published: a release that does not know of it would publish changes of
+	// documents that the snapshot has not reached, and never the documents
+	schemaSnapshot = 6
 	// Schema is the newest schema that this package reads.
-	Schema = schemaNumbers
+	Schema = schemaSnapshot
 )
 
 // ErrUnreadable reports a blob without a record of a known schema. It is never overwritten.
@@ -68,6 +71,16 @@ type Progress struct {
 	ClusterTime bson.Timestamp
 	// Published counts the events acknowledged since the stream began.
 	Published int64
+	// Backfill is the snapshot that is published within the stream; nil if there is none.
+	Backfill *Backfill
+}
+
+// Form returns the token version of the stream's positions; empty if it has none.
+func (p Progress) Form() string {
+	if p.Backfill != nil && p.Backfill.Form != "" {
+		return p.Backfill.Form
+	}
+	return envelope.TokenForm(p.Position)
 }
 
 // Record is the content of the blob.
@@ -111,6 +124,7 @@ type wireRecord struct {
 	Settings        string              `json:"settings,omitempty"`
 	ClusterTime     *wireTimestamp      `json:"clusterTime"`
 	Published       int64               `json:"published"`
+	Snapshot        *wireBackfill       `json:"snapshot,omitempty"`
 	HeartbeatAt     time.Time           `json:"heartbeatAt"`
 }
 
@@ -137,6 +151,13 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	}
 	if r.Fingerprint.Numbers != "" {
 		w.Schema, w.Translated = schemaNumbers, r.Progress.Translated
+	}
+	if b := r.Progress.Backfill; b != nil {
+		w.Schema, w.Translated = schemaSnapshot, r.Progress.Translated
+		var err error
+		if w.Snapshot, err = b.wire(); err != nil {
+			return nil, fmt.Errorf("write snapshot: %w", err)
+		}
 	}
 	if r.SessionKey != (envelope.SessionKey{}) {
 		w.SessionKey = r.SessionKey.String()
@@ -190,6 +211,12 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if token := bytes.TrimSpace(w.ResumeToken); len(token) > 0 && !bytes.Equal(token, []byte("null")) {
 		if err := bson.UnmarshalExtJSON(token, true, &r.Progress.ResumeToken); err != nil {
 			return fmt.Errorf("%w: resume token: %w", ErrUnreadable, err)
+		}
+	}
+	if w.Snapshot != nil {
+		var err error
+		if r.Progress.Backfill, err = w.Snapshot.read(); err != nil {
+			return fmt.Errorf("%w: snapshot: %w", ErrUnreadable, err)
 		}
 	}
 	if w.ClusterTime != nil {

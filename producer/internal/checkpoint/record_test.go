@@ -60,6 +60,25 @@ func translated(t *testing.T) Record {
 	return r
 }
 
+// inSnapshot is the record of a stream that publishes a chunk of a snapshot.
+func inSnapshot(t *testing.T) Record {
+	t.Helper()
+	keys := func(aggregate string, version int64) bson.Raw {
+		raw, err := bson.Marshal(bson.D{{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: version}, {Key: "_id", Value: nil}})
+		require.NoError(t, err)
+		return raw
+	}
+	r := translated(t)
+	at := bson.Timestamp{T: 1671541443, I: 7}
+	r.Progress.Position = envelope.Boundary(at, 12)
+	r.Progress.Backfill = &Backfill{
+		ID: "6392f1d4a1b2c3d4e5f60718", Mode: BackfillLost, Settings: "2cf24dba5fb0a30e", Form: "2B02", Cursor: keys("a", 3), Repeats: keys("b", 1),
+		Chunk: &Chunk{At: at, Base: 10, Count: 5, To: keys("c", 2)}, Rows: 4000, Estimate: 1_000_000,
+		BeganAt: time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC), Lost: 1,
+	}
+	return r
+}
+
 // The golden files were written by other releases: they are never changed, only added to.
 func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 	bucketed := sample(t)
@@ -78,6 +97,7 @@ func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 		"record-schema5.json": byValue, "record-schema5-translated.json": both,
 		"record-schema1.json": sample(t), "record-schema1-reading.json": read, "record-schema1-bucket.json": bucketed, "record-schema2.json": counted(t),
 		"record-schema1-source.json": source,
+		"record-schema6.json":        inSnapshot(t),
 		"record-schema3.json":        rewound(t), "record-schema4.json": translated(t),
 	} {
 		t.Run(file, func(t *testing.T) {
@@ -94,6 +114,24 @@ func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 	}
 }
 
+func TestASnapshotContinuesAfterTheStreamWasMoved(t *testing.T) {
+	progress := inSnapshot(t).Progress
+	begun, chunk := progress.Backfill, progress.Backfill.Chunk
+	moved := begun.Interrupted(progress.Position)
+	require.Nil(t, moved.Chunk)
+	require.Equal(t, chunk.To, moved.Repeats, "some of the chunk's rows are published")
+	require.Equal(t, begun.Cursor, moved.Cursor)
+	require.Equal(t, begun.Repeats, begun.Interrupted(envelope.Boundary(chunk.At, chunk.Base-1)).Repeats, "none of its rows is published")
+	require.NotNil(t, begun.Chunk, "states are not changed")
+
+	initial := *begun
+	initial.Mode = BackfillInitial
+	require.Equal(t, BackfillLost, initial.Repeated().Mode, "the rows of a copy may have been published")
+	require.Nil(t, (*Backfill)(nil).Interrupted(""))
+	require.Nil(t, (*Backfill)(nil).Repeated())
+	require.Nil(t, (&Backfill{Done: true}).Interrupted(""), "a complete snapshot does not continue")
+}
+
 func TestANewStreamsRecordHasNoToken(t *testing.T) {
 	first := Record{Stream: "s", HeartbeatAt: time.Unix(1, 0).UTC()}
 	text, err := json.Marshal(first)
@@ -107,7 +145,7 @@ func TestANewStreamsRecordHasNoToken(t *testing.T) {
 func TestG6AnyOtherContentIsUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"no schema":             `{"stream":"s","epoch":1}`,
-		"a newer schema":        `{"schema":6,"stream":"s","epoch":1}`,
+		"a newer schema":        `{"schema":7,"stream":"s","epoch":1}`,
 		"no stream":             `{"schema":1,"epoch":1}`,
 		"a negative epoch":      `{"schema":1,"stream":"s","epoch":-1}`,
 		"a negative generation": `{"schema":3,"stream":"s","epoch":1,"generation":-1}`,

@@ -119,7 +119,7 @@ func (s *Stream) release(ctx context.Context, leaseID string) {
 // the messages that it remembers.
 func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool) (t leasedRecord, kept string, err error) {
 	return s.rewrite(ctx, force, func(r *checkpoint.Record) {
-		to.Published = r.Progress.Published
+		to.Published, to.Backfill = r.Progress.Published, r.Progress.Backfill.Interrupted(r.Progress.Position)
 		if changes.Counted(r.Progress.Position) || changes.Counted(to.Position) {
 			to.Position, to.Settings = changes.NewSeries(r.Epoch), s.Settings
 		} else if to.Position < r.Progress.Position {

@@ -58,11 +58,13 @@ func (s *Stream) TokenRestore(ctx context.Context, from RestoreOptions) error {
 			"published again, but what was by the former ones gets other aggregates: read models that have it apply it a second time. Go back "+
 			"to those settings, or if no such read model is left: --reapply", ErrRefused, strings.Join(changed, "; "))
 	}
+	copied := record.Progress.Backfill
 	if from.To.IsZero() {
 		err = s.checkResumable(ctx, record.Progress.ResumeToken)
 	} else {
 		record.Progress, err = s.progressBefore(ctx, record.Progress, from.To)
 	}
+	record.Progress.Backfill = copied.Repeated()
 	if err == nil && !changes.Counted(record.Progress.Position) {
 		err = checkAcceptedSettings(record.Progress.Position, record.AcceptedAt, from.Reapply)
 	}
@@ -137,7 +139,7 @@ func (s *Stream) progressBefore(ctx context.Context, copied checkpoint.Progress,
 	if changes.Counted(copied.Position) {
 		return copied, fmt.Errorf("%w: %s. Restore the copy with --applied, or begin another STREAM_NAME, with new read models", ErrRefused, countedNote)
 	}
-	progress, err := s.progressAt(ctx, to, copied.Position)
+	progress, err := s.progressAt(ctx, to, copied)
 	if err == nil && len(copied.ResumeToken) > 0 && progress.Position > copied.Position {
 		return copied, fmt.Errorf("%w: %s is after the copy (%s): the changes between would never be published", ErrRefused,
 			formatTime(timeOf(progress)), formatTime(timeOf(copied)))
@@ -196,8 +198,8 @@ func (s *Stream) replaceRecord(ctx context.Context, present leasedRecord, r chec
 }
 
 // progressAt returns the progress at an operation time, including that second; its position has the
-// version of the given one.
-func (s *Stream) progressAt(ctx context.Context, to time.Time, position string) (p checkpoint.Progress, err error) {
+// version of the stream's.
+func (s *Stream) progressAt(ctx context.Context, to time.Time, stream checkpoint.Progress) (p checkpoint.Progress, err error) {
 	now, err := s.clusterTime(ctx)
 	if err != nil {
 		return p, err
@@ -218,7 +220,7 @@ func (s *Stream) progressAt(ctx context.Context, to time.Time, position string) 
 		return p, fmt.Errorf("%w: MongoDB opens no change stream at %s (if the oplog no longer reaches back there, the error is "+
 			"ChangeStreamHistoryLost): %w", ErrRefused, formatTime(at), err)
 	}
-	if p.Position, err = changes.PositionOf(envelope.TokenText(token), position); err != nil {
+	if p.Position, err = changes.PositionOf(envelope.TokenText(token), stream); err != nil {
 		return p, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	p.ResumeToken, p.ClusterTime, p.Translated = token, at, changes.Translated(p.Position, envelope.TokenText(token))

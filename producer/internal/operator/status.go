@@ -47,6 +47,8 @@ type Status struct {
 	// Begins reports whether there is no position yet: a change made now may precede the beginning
 	// of the stream.
 	Begins bool `json:"begins"`
+	// Snapshot is that which is being published; null if there is none.
+	Snapshot *SnapshotStatus `json:"snapshot"`
 	// LastFailure is the last failure of any replica; null if there was none.
 	LastFailure *checkpoint.Failure `json:"last_failure"`
 }
@@ -68,6 +70,9 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 		Position: record.Progress.Position, PositionTime: formatTime(at), Published: record.Progress.Published,
 		SessionKey:          record.SessionKey.String(),
 		HeartbeatAgeSeconds: time.Since(record.HeartbeatAt).Round(time.Millisecond * 100).Seconds(),
+	}
+	if b := record.Progress.Backfill; b != nil && !b.Done {
+		status.Snapshot = &SnapshotStatus{Reason: string(b.Mode), BeganAt: b.BeganAt, Documents: b.Rows, Estimated: b.Estimate}
 	}
 	status.Leads, status.Begins = snapshot.Leased, record.Progress.Position == ""
 	if status.LastFailure, err = s.lastFailure(ctx); err == nil && status.LastFailure != nil {
@@ -95,6 +100,15 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 		status.HeadroomSeconds = new(int64(at.T) - int64(oldest.T))
 	}
 	return status, nil
+}
+
+// SnapshotStatus is how far a snapshot has come that is published within the stream.
+type SnapshotStatus struct {
+	// Reason is initial (it begins the stream) or lost (it replaces lost history).
+	Reason    string    `json:"reason"`
+	BeganAt   time.Time `json:"began_at"`
+	Documents int64     `json:"documents"`
+	Estimated int64     `json:"estimated"`
 }
 
 // lastFailure returns why a replica last stopped publishing, or nil if none has or it cannot be
@@ -153,6 +167,9 @@ func (st Status) Print(out io.Writer) {
 	}
 	line("position time", st.PositionTime)
 	line("published", fmt.Sprintf("%d events", st.Published))
+	if b := st.Snapshot; b != nil {
+		line("snapshot", fmt.Sprintf("%d of about %d documents since %s (%s)", b.Documents, b.Estimated, b.BeganAt.Format(time.RFC3339), b.Reason))
+	}
 	line("session key", st.SessionKey)
 	line("lag", secondsText(st.LagSeconds, st.LagNote, "behind MongoDB's cluster time"))
 	if n := st.HeadroomSeconds; n != nil && *n < 0 {

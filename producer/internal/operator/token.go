@@ -115,7 +115,7 @@ func (s *Stream) TokenSet(ctx context.Context, token string, change Change) erro
 		return fmt.Errorf("%w: the stream's positions are tokens, so its _data must be hex that begins with 82, as MongoDB's are", ErrRefused)
 	}
 	if !changes.Counted(to.Position) {
-		if to.Position, err = changes.PositionOf(to.Position, present.Record.Progress.Position); err != nil {
+		if to.Position, err = changes.PositionOf(to.Position, present.Record.Progress); err != nil {
 			return fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		to.Translated = changes.Translated(to.Position, envelope.TokenText(raw))
@@ -149,7 +149,7 @@ func (s *Stream) TokenRewind(ctx context.Context, to time.Time, change Change) e
 	if changes.Counted(present.Record.Progress.Position) {
 		return fmt.Errorf("%w: %s. To build read models again: another STREAM_NAME, and new read models", ErrRefused, countedNote)
 	}
-	progress, err := s.progressAt(ctx, to, present.Record.Progress.Position)
+	progress, err := s.progressAt(ctx, to, present.Record.Progress)
 	if err != nil {
 		return err
 	}

@@ -184,10 +184,13 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 		if applied == "" && s.parked == nil {
 			applied = g.through // the build found nothing of the aggregate that is still there
 		}
-		learned := g.dropApplied(applied) > 0 || slot != g.guardSlot || shared != g.shared || s.empty != g.stub
+		learned := g.dropApplied(applied, seen) > 0 || slot != g.guardSlot || shared != g.shared || s.empty != g.stub
 		g.guardSlot, g.shared, g.stub = slot, shared, s.empty
 		switch {
 		case len(g.events) == 0:
+			learned = true
+		case g.unclear(seen):
+			g.refused(1, ReasonHistoryLost, errHistoryLost)
 			learned = true
 		case g.replay != nil:
 			learned = learned || s.parked.Later != g.replay.parked.Later

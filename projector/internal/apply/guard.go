@@ -121,7 +121,8 @@ func (g guards) decode(doc bson.Raw) (id string, s guardState, err error) {
 
 // condition is the guard's condition for writing the first n events of a group: the position is
 // below the first of them, the aggregate is not parked (or, in a replay, is parked as the replay
-// found it), and no version is missing.
+// found it), no version is missing, and the first of them is not a row of a snapshot that is
+// applied already.
 func (g guards) condition(group *group, n int) bson.D {
 	position := bson.D{{Key: "$lt", Value: group.events[0].change.Position}}
 	switch {
@@ -146,6 +147,9 @@ func (g guards) condition(group *group, n int) bson.D {
 		filter = append(filter, bson.E{Key: at + guardVersion, Value: bson.D{
 			{Key: "$not", Value: bson.D{{Key: "$lt", Value: needed}}},
 		}})
+	}
+	if never := group.rowCondition(at); never != nil {
+		filter = append(filter, bson.E{Key: "$nor", Value: never})
 	}
 	return filter
 }

@@ -66,7 +66,7 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 		for _, g := range groups {
 			seen := s.of(g.stream)
 			g.replay, g.guardSlot, g.shared, g.stub = &s, s.slot(g.stream), len(s.guests) > 0, s.empty
-			g.dropApplied(seen.position)
+			g.dropApplied(seen.position, seen)
 			g.stopAtGap(seen)
 		}
 		err = applier.write(ctx, Attempt{PerAggregate: true}, groups)

@@ -18,7 +18,7 @@ import (
 // a failure; behind a change with its own or a higher position that came before it, since a message
 // that is delivered twice may be completed only once its change is committed; behind a gap of
 // versions inside the batch, since only the guard shows what the first change behind the gap may
-// follow; from a change whose body was not fetched; above a [Gap], while those below it may close
+// follow; beside a row of a snapshot, which the guard may show to be a duplicate; from a change whose body was not fetched; above a [Gap], while those below it may close
 // it; and behind a change of another stream, because a write is guarded by the position of one
 // stream, and both are applied in the order in which they came.
 func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
@@ -52,7 +52,7 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 			continue
 		case gapped && c.Position > waits, c.Position <= g.last():
 			continue
-		case c.Claim != nil, !a.ignoreVersions && g.skipsVersion(c, a.past.before(c)):
+		case c.Claim != nil, !a.ignoreVersions && g.skipsVersion(c, a.past.before(c)), !g.takes(c, a.ignoreVersions):
 			blocked[c.Aggregate] = true
 			continue
 		}

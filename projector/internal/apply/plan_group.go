@@ -145,10 +145,10 @@ func missing(version, last, first int64) string {
 		"the source do not grow by one, set VERSION_GAP_WAIT=0", version, last)
 }
 
-// dropApplied takes the changes at or below the guard's position, which are already applied, off
-// the front of the group.
-func (g *group) dropApplied(position string) (dropped int) {
-	for len(g.events) > 0 && g.events[0].change.Position <= position {
+// dropApplied takes the changes that are already applied off the front of the group: those at or
+// below the position, and rows that the guard has reached.
+func (g *group) dropApplied(position string, s guardState) (dropped int) {
+	for len(g.events) > 0 && (g.events[0].change.Position <= position || g.repeats(s)) {
 		g.decide(g.events[0], Result{Kind: Duplicate})
 		g.events = g.events[1:]
 		dropped++

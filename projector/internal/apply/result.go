@@ -43,17 +43,18 @@ type Result struct {
 
 // The reasons.
 const (
-	ReasonParked     = "AggregateParked"   // an earlier event of the aggregate could not be applied
-	ReasonVersionGap = "VersionGap"        // an earlier event of the aggregate is missing
-	ReasonProjection = "ProjectionFailed"  // the projection returned an error for the event, or panicked
-	ReasonPromise    = "ProjectionInvalid" // the projection's writes break its promise
-	ReasonRefused    = "WriteRefused"      // the database refused the write for its content
-	ReasonDeliveries = "DeliveriesUsedUp"  // the broker would soon dead-letter the event, and later ones would overtake it
-	ReasonUndecided  = "Undecided"         // the event failed for UNDECIDED_AFTER while others of the same database were applied
-	ReasonEnded      = "ProcessEnded"      // processes ended while the projection had the event
-	ReasonOvertaken  = "Overtaken"         // the broker dead-lettered the event, and later ones were applied
-	ReasonOperator   = "ParkedByOperator"  // an operator parked the aggregate, without an event
-	ReasonBuild      = "BuildFailed"       // the aggregate's state could not be built from the source; no event in the queue is the reason
+	ReasonParked      = "AggregateParked"   // an earlier event of the aggregate could not be applied
+	ReasonVersionGap  = "VersionGap"        // an earlier event of the aggregate is missing
+	ReasonProjection  = "ProjectionFailed"  // the projection returned an error for the event, or panicked
+	ReasonPromise     = "ProjectionInvalid" // the projection's writes break its promise
+	ReasonRefused     = "WriteRefused"      // the database refused the write for its content
+	ReasonDeliveries  = "DeliveriesUsedUp"  // the broker would soon dead-letter the event, and later ones would overtake it
+	ReasonUndecided   = "Undecided"         // the event failed for UNDECIDED_AFTER while others of the same database were applied
+	ReasonEnded       = "ProcessEnded"      // processes ended while the projection had the event
+	ReasonOvertaken   = "Overtaken"         // the broker dead-lettered the event, and later ones were applied
+	ReasonHistoryLost = "HistoryLost"       // a row of a snapshot may contain what was applied already
+	ReasonOperator    = "ParkedByOperator"  // an operator parked the aggregate, without an event
+	ReasonBuild       = "BuildFailed"       // the aggregate's state could not be built from the source; no event in the queue is the reason
 )
 
 // Reasons returns all reasons with which the projector dead-letters messages: not Overtaken, since
@@ -62,6 +63,7 @@ const (
 func Reasons() []string {
 	return []string{
 		ReasonParked, ReasonVersionGap, ReasonProjection, ReasonPromise, ReasonRefused, ReasonDeliveries, ReasonUndecided, ReasonEnded,
+		ReasonHistoryLost,
 		string(envelope.ReasonMissingProperty), string(envelope.ReasonInvalidProperty), string(envelope.ReasonUnknownContentType),
 		string(envelope.ReasonUndecodableBody), string(envelope.ReasonClaimMissing), string(envelope.ReasonClaimCorrupt),
 	}

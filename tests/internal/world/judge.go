@@ -60,6 +60,22 @@ type CheckpointRecord struct {
 	Position   string         `json:"position"`
 	Published  int64          `json:"published"`
 	Token      map[string]any `json:"resumeToken"`
+	// Snapshot is that which is being published; nil if there is none.
+	Snapshot *struct {
+		Chunk *struct {
+			At   struct{ T, I uint32 } `json:"at"`
+			Base uint32                `json:"base"`
+		} `json:"chunk"`
+	} `json:"snapshot"`
+}
+
+// InChunk reports whether some rows of a snapshot's chunk are published, and others are not.
+func (r CheckpointRecord) InChunk() bool {
+	if r.Snapshot == nil || r.Snapshot.Chunk == nil {
+		return false
+	}
+	c := r.Snapshot.Chunk
+	return r.Position >= envelope.Boundary(bson.Timestamp{T: c.At.T, I: c.At.I}, c.Base)
 }
 
 // Checkpoint returns the checkpoint of the stream shop.events.

@@ -116,6 +116,11 @@ func (e *Engine) push(c *Collection, r *record, raw bson.Raw, at bson.Timestamp)
 	}
 }
 
+// window is how far back moments can be read.
+func (e *Engine) window() bson.Timestamp {
+	return bson.Timestamp{T: uint32(max(time.Now().Add(-e.opts.HistoryWindow).Unix(), 0))}
+}
+
 // trim drops versions that neither an open transaction nor the window protects.
 func (e *Engine) trim() {
 	if len(e.history) == 0 {
@@ -127,7 +132,7 @@ func (e *Engine) trim() {
 			limit = t.snapshot
 		}
 	}
-	window := bson.Timestamp{T: uint32(max(time.Now().Add(-e.opts.HistoryWindow).Unix(), 0))}
+	window := e.window()
 	n := 0
 	for ; n < len(e.history); n++ {
 		h := &e.history[n]
@@ -170,7 +175,7 @@ func (e *Engine) forget(h *superseded) {
 func (e *Engine) SnapshotAt(at bson.Timestamp) error {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	if value.CompareTimestamps(at, e.oldest) < 0 {
+	if value.CompareTimestamps(at, e.oldest) < 0 || value.CompareTimestamps(at, e.window()) < 0 {
 		return mongoerr.New(mongoerr.SnapshotTooOld, "Read timestamp %v is older than the oldest available timestamp.", at)
 	}
 	if value.CompareTimestamps(at, e.clock) > 0 {

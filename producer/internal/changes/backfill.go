@@ -1,0 +1,282 @@
+package changes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/telemetry"
+)
+
+// A snapshot publishes the documents that are in the collection already, in chunks between the
+// events of the change stream. Each chunk is read as of a cluster time T that is closed: everything
+// up to T has been handed on, and nothing later. So its rows, at the positions [envelope.Boundary]
+// of T, are in their place in the order of the stream. Until a document's keys are reached, its
+// changes are left out, except deletes: the chunk will contain the document as it is then. For each
+// document the stream therefore contains its row, and then every change after the row.
+//
+// A chunk is stored in the checkpoint before its first row is published. A successor reads the same
+// documents as of the same T, and publishes them at the same positions.
+
+// Backfill configures snapshots.
+type Backfill struct {
+	// Initial begins a new stream with a snapshot.
+	Initial bool
+	// WhenLost takes a snapshot if the history is lost, instead of failing with [ErrHistoryLost].
+	WhenLost bool
+	// AcceptRepeats continues after [ErrSnapshotTorn].
+	AcceptRepeats bool
+	// ChunkDocuments is the maximum number of documents of a chunk. A chunk also ends at 4 MiB.
+	ChunkDocuments int
+	// Rate is how many documents are read per second on average; 0 means as many as possible.
+	Rate int
+	// Secondary reads from a secondary if there is one.
+	Secondary bool
+}
+
+var (
+	// ErrSnapshotTorn reports a chunk that was published in part and can no longer be read as of
+	// its time, of documents without versions by which readers would recognise what is repeated.
+	ErrSnapshotTorn = errors.New("a part of the snapshot was published, and the source can no longer be read as of its time: the rest can only be " +
+		"read as of now, and up to one chunk of documents is published a second time. Projections that replace whole documents are not harmed; " +
+		"others park the aggregates as HistoryLost. To continue, set SNAPSHOT_ACCEPT_REPEATS=true until the snapshot is complete")
+	// ErrSnapshotSettings reports settings that changed while a snapshot is being published.
+	ErrSnapshotSettings = errors.New("MONGODB_COLLECTION, PIPELINE, AGGREGATE_ID_PATH, VERSION_PATH or OPERATIONS has changed while a snapshot is being " +
+		"published: its rows would be others, or come in another order. Restore the former settings until the snapshot is complete")
+	// ErrSnapshotRepeats reports a source whose history was lost again and again during a snapshot.
+	ErrSnapshotRepeats = errors.New("the history was lost during each of the last three snapshots: the oplog is too small for the time that a " +
+		"snapshot takes. Enlarge the oplog")
+	// errSnapshotEnded reports a complete snapshot: the stream is opened again with its usual
+	// waits.
+	errSnapshotEnded = errors.New("the snapshot is complete")
+)
+
+const (
+	// backfillAwaitTime is [awaitTime] during a snapshot: between two chunks the stream is read
+	// once.
+	backfillAwaitTime = 5 * time.Millisecond
+	// maxBackfillLag is up to which lag of the stream chunks are read. What is read must be within
+	// the source's history of snapshots, which is five minutes by default.
+	maxBackfillLag = 60 * time.Second
+	// maxLost is how often the history may be lost before a snapshot is complete.
+	maxLost = 3
+)
+
+// backfilling reports whether a snapshot is being published.
+func (c *cursor) backfilling() bool { return c.at.Backfill != nil && !c.at.Backfill.Done }
+
+// startBackfill returns the state of a new snapshot.
+func (c *cursor) startBackfill(ctx context.Context, mode checkpoint.BackfillMode, lost int) (*checkpoint.Backfill, error) {
+	if err := c.backfill.check(ctx); err != nil {
+		return nil, err
+	}
+	estimate, err := c.reader.collection.EstimatedDocumentCount(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count the documents of the collection: %w", err)
+	}
+	c.reader.log.Info("a snapshot begins: the documents that are in the collection are published within the stream",
+		telemetry.KeyReason, string(mode), telemetry.KeyCount, estimate)
+	return &checkpoint.Backfill{
+		ID: bson.NewObjectID().Hex(), Mode: mode, Settings: c.backfill.settings, Estimate: estimate, BeganAt: time.Now(), Lost: lost,
+	}, nil
+}
+
+// restart continues from now, without what lies between. A snapshot continues: changes of the
+// documents that it has not reached are in it.
+func (c *cursor) restart() {
+	state := c.at.Backfill.Interrupted(c.at.Position)
+	if state != nil {
+		state.Form = "" // that of the new tokens
+	}
+	c.at, c.fromNow = c.numbering.restart(c.at), true
+	c.at.Backfill = state
+}
+
+// healWithBackfill continues from now with a snapshot, after the history was lost. Errors:
+// [ErrSnapshotRefused], [ErrSnapshotRepeats].
+func (c *cursor) healWithBackfill(ctx context.Context) error {
+	lost := 1
+	if c.backfilling() {
+		lost = c.at.Backfill.Lost + 1
+	}
+	if lost > maxLost {
+		return ErrSnapshotRepeats
+	}
+	state, err := c.startBackfill(ctx, checkpoint.BackfillLost, lost)
+	if err != nil {
+		return err
+	}
+	c.reader.log.Error("history is lost; a snapshot replaces it: documents that were deleted meanwhile stay in the read models until `projector verify` finds them",
+		telemetry.KeyPosition, c.at.Position)
+	c.at, c.fromNow = c.numbering.restart(c.at), true
+	c.at.Backfill = state
+	return nil
+}
+
+// carry returns the snapshot's state for progress that is not a row's. A complete snapshot ends
+// with it.
+func (c *cursor) carry() *checkpoint.Backfill {
+	if !c.backfilling() {
+		return nil
+	}
+	return c.at.Backfill
+}
+
+// covered reports whether a change of a document is published: its row has been, or there is no
+// snapshot.
+func (c *cursor) covered(event bson.Raw, operation string) bool {
+	if !c.backfilling() || operation == string(envelope.Delete) {
+		return true
+	}
+	cursor := c.at.Backfill.Cursor
+	return len(cursor) > 0 && compareKeys(c.backfill.eventKeys(event), cursor) <= 0
+}
+
+// readChunk reads and publishes the next chunk as of the time just before next, if that is closed.
+// next is the cluster time of what the stream returned and was not handed on yet. read reports
+// whether a chunk was published.
+func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool, err error) {
+	if !c.backfilling() || c.fragments.pending() || next.IsZero() {
+		return false, nil
+	}
+	at := lastBefore(next)
+	if at.Before(envelope.TokenTime(c.at.Position)) || time.Now().Before(c.backfill.notBefore) {
+		return false, nil
+	}
+	state, limit := c.at.Backfill, c.reader.config.Backfill.ChunkDocuments
+	if rate := c.reader.config.Backfill.Rate; rate > 0 {
+		limit = min(limit, rate) // a second's, or the stream's token would wait for longer
+	}
+	documents, lag, err := c.backfill.read(ctx, state.Cursor, at, limit)
+	switch {
+	case errors.Is(err, errTooOld):
+		c.reader.log.Warn("the source cannot be read as of the time of the stream; the snapshot waits for a later one", telemetry.KeyError, err)
+		c.backfill.notBefore = time.Now().Add(time.Second)
+		return false, nil
+	case err != nil:
+		return false, err
+	case lag > maxBackfillLag:
+		c.backfill.notBefore = time.Now().Add(time.Second)
+		return false, nil
+	case len(documents) == 0:
+		done := *state
+		done.Done = true
+		c.at.Backfill = &done
+		c.reader.config.Metrics.backfill(c.at.Backfill)
+		c.reader.log.Info("the snapshot is complete", telemetry.KeyCount, done.Rows)
+		return false, errSnapshotEnded
+	}
+	planned := *state
+	planned.Chunk = &checkpoint.Chunk{At: at, Count: int64(len(documents)), To: documents[len(documents)-1].keys}
+	if t, n, ok := envelope.ParseBoundary(c.at.Position); ok && t.Equal(at) {
+		planned.Chunk.Base = n + 1
+	}
+	after := c.at
+	after.Backfill = &planned
+	if err := c.sink.Begin(ctx, after); err != nil {
+		return false, &permanentError{err}
+	}
+	c.at = after
+	if rate := c.reader.config.Backfill.Rate; rate > 0 {
+		c.backfill.notBefore = time.Now().Add(time.Duration(len(documents)) * time.Second / time.Duration(rate))
+	}
+	return true, c.publishChunk(ctx, documents)
+}
+
+// resumeChunk publishes the rest of a chunk that is in the checkpoint.
+func (c *cursor) resumeChunk(ctx context.Context) error {
+	if !c.backfilling() || c.at.Backfill.Chunk == nil {
+		return nil
+	}
+	state, chunk := c.at.Backfill, c.at.Backfill.Chunk
+	documents, _, err := c.backfill.read(ctx, state.Cursor, chunk.At, int(chunk.Count))
+	if errors.Is(err, errTooOld) {
+		return c.tearChunk()
+	}
+	if err != nil {
+		return err
+	}
+	if n := int64(len(documents)); n != chunk.Count || compareKeys(documents[n-1].keys, chunk.To) != 0 {
+		return &permanentError{fmt.Errorf("read the chunk of the snapshot at %v again: it had %d documents and now has %d: was the collection replaced?",
+			chunk.At, chunk.Count, n)}
+	}
+	return c.publishChunk(ctx, documents)
+}
+
+// tearChunk forgets a chunk that can no longer be read as of its time. Its documents are read again
+// as of a later time. Errors: [ErrSnapshotTorn].
+func (c *cursor) tearChunk() error {
+	chunk := c.at.Backfill.Chunk
+	published := c.at.Position >= envelope.Boundary(chunk.At, chunk.Base)
+	if published && !c.backfill.versions && !c.reader.config.Backfill.AcceptRepeats {
+		return &permanentError{ErrSnapshotTorn}
+	}
+	c.reader.log.Warn("the source can no longer be read as of the time of the snapshot's chunk; reading it as of a later time",
+		telemetry.KeyPosition, c.at.Position)
+	c.at.Backfill = c.at.Backfill.Interrupted(c.at.Position)
+	return nil
+}
+
+// publishChunk publishes those rows of the chunk in the checkpoint that are not published yet.
+func (c *cursor) publishChunk(ctx context.Context, documents []row) error {
+	state, chunk := c.at.Backfill, c.at.Backfill.Chunk
+	finished := *state
+	finished.Chunk, finished.Cursor, finished.Rows = nil, chunk.To, state.Rows+chunk.Count
+	for i, document := range documents {
+		position := envelope.Boundary(chunk.At, chunk.Base+uint32(i))
+		if position <= c.at.Position {
+			continue
+		}
+		after := c.at
+		after.Position = position
+		if i == len(documents)-1 {
+			after.Backfill = &finished
+		}
+		var err error
+		if document.event == nil { // PIPELINE does not pass it
+			err = c.sink.Idle(ctx, after)
+		} else if change, mapErr := c.row(document, position); mapErr != nil {
+			err = mapErr
+		} else {
+			err = c.sink.Change(ctx, change, after)
+		}
+		if err != nil {
+			return &permanentError{err}
+		}
+		c.at = after
+	}
+	c.reader.config.Metrics.backfill(c.at.Backfill)
+	return nil
+}
+
+// row maps a document of a snapshot. It has a version only if the projector can recognise a
+// repeated one by it.
+func (c *cursor) row(document row, position string) (envelope.Change, error) {
+	state := c.at.Backfill
+	change, err := c.reader.config.Mapping.change(document.event, state.ID+"/"+position, position)
+	if err != nil {
+		return change, err
+	}
+	change.Row = envelope.RowInitial
+	if state.Mode != checkpoint.BackfillInitial || len(state.Repeats) > 0 && compareKeys(document.keys, state.Repeats) <= 0 {
+		change.Row = envelope.RowRepeat
+	}
+	change.Time = time.Time{} // when the document was written is not known
+	if !c.backfill.versions {
+		change.Version = 0
+	}
+	return change, nil
+}
+
+// lastBefore returns the last cluster time before t.
+func lastBefore(t bson.Timestamp) bson.Timestamp {
+	if t.I == 0 {
+		return bson.Timestamp{T: t.T - 1, I: ^uint32(0)}
+	}
+	return bson.Timestamp{T: t.T, I: t.I - 1}
+}

@@ -1,0 +1,247 @@
+package changes
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
+)
+
+// errTooOld reports a cluster time as of which the source cannot be read any more.
+var errTooOld = errors.New("the source no longer has the state of this cluster time")
+
+// tooOldCodes are the server's codes for that: an index or a collMod came after the time
+// (SnapshotUnavailable), or a chunk of a sharded collection has moved since (StaleChunkHistory).
+var tooOldCodes = []int{mongodb.SnapshotTooOld, mongodb.SnapshotUnavailable, mongodb.StaleChunkHistory}
+
+// maxChunkBytes is the size at which a chunk ends.
+const maxChunkBytes = 4 << 20
+
+// backfillSource reads the documents of the collection in the order of their keys. It belongs to
+// one goroutine.
+type backfillSource struct {
+	collection *mongo.Collection
+	config     *Config
+	keys       []string // fields of an index
+	versions   bool     // rows carry versions
+	settings   string   // hash of what decides the rows
+	notBefore  time.Time
+}
+
+// row is a document of a snapshot.
+type row struct {
+	keys  bson.Raw
+	event bson.Raw // as a change event of an insert; nil if PIPELINE does not pass it
+}
+
+// read returns the documents behind cursor as of a cluster time, at most limit, and how far that
+// time is behind the source's. Errors: errTooOld.
+func (b *backfillSource) read(ctx context.Context, cursor bson.Raw, at bson.Timestamp, limit int) (rows []row, lag time.Duration, err error) {
+	session, err := b.collection.Database().Client().StartSession(options.Session().SetSnapshot(true).SetSnapshotTime(at))
+	if err != nil {
+		return nil, 0, fmt.Errorf("start session: %w", err)
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	ctx = mongo.NewSessionContext(ctx, session)
+	documents, err := b.documents(ctx, cursor, limit)
+	if err == nil {
+		rows, err = b.events(ctx, documents, at)
+	}
+	switch {
+	case mongodb.HasCode(err, tooOldCodes...):
+		return nil, 0, fmt.Errorf("%w: %w", errTooOld, err)
+	case err != nil:
+		return nil, 0, fmt.Errorf("read the collection as of %v: %w", at, err)
+	}
+	if now := session.OperationTime(); now != nil {
+		lag = time.Duration(int64(now.T)-int64(at.T)) * time.Second
+	}
+	return rows, lag, nil
+}
+
+// documents returns the documents behind cursor, at most limit.
+func (b *backfillSource) documents(ctx context.Context, cursor bson.Raw, limit int) (documents []bson.Raw, err error) {
+	index := make(bson.D, len(b.keys))
+	for i, key := range b.keys {
+		index[i] = bson.E{Key: key, Value: 1}
+	}
+	o := options.Find().SetSort(index).SetHint(index)
+	if len(cursor) > 0 {
+		// A condition on a field matches values of one type; the bound of an index is of all types.
+		o.SetMin(cursor)
+	}
+	documents, whole, err := b.find(ctx, bson.D{}, cursor, limit, o)
+	if err != nil || !whole || len(cursor) == 0 {
+		return documents, err
+	}
+	// The bound leaves out the greatest key.
+	greatest, _, err := b.find(ctx, bson.D{{Key: b.keys[0], Value: bson.MaxKey{}}}, cursor, limit, options.Find().SetSort(index).SetHint(index))
+	if err != nil {
+		return nil, err
+	}
+	for _, document := range greatest {
+		if n := len(documents); n < limit && (n == 0 || compareKeys(b.documentKeys(documents[n-1]), b.documentKeys(document)) < 0) {
+			documents = append(documents, document)
+		}
+	}
+	return documents, nil
+}
+
+// find returns the documents of a query behind cursor, at most limit and [maxChunkBytes]. whole
+// reports whether there are no more.
+func (b *backfillSource) find(
+	ctx context.Context, filter bson.D, cursor bson.Raw, limit int, o *options.FindOptionsBuilder,
+) (documents []bson.Raw, whole bool, err error) {
+	found, err := b.plain().Find(ctx, filter, o.SetLimit(int64(limit)+1).SetBatchSize(int32(limit)+1))
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = found.Close(context.WithoutCancel(ctx)) }()
+	size := 0
+	for found.Next(ctx) {
+		keys := b.documentKeys(found.Current)
+		if len(cursor) > 0 && compareKeys(keys, cursor) <= 0 {
+			continue // the bound includes the cursor itself
+		}
+		if len(documents) == limit || len(documents) > 0 && size+len(found.Current) > maxChunkBytes {
+			return documents, false, nil
+		}
+		if err := b.checkKeys(keys); err != nil {
+			return nil, false, &permanentError{err}
+		}
+		documents = append(documents, bytes.Clone(found.Current))
+		size += len(found.Current)
+	}
+	return documents, true, found.Err()
+}
+
+// checkKeys refuses a document that would be read several times, once for each element of an array.
+func (b *backfillSource) checkKeys(keys bson.Raw) error {
+	elements, _ := keys.Elements()
+	for _, e := range elements {
+		if e.Value().Type == bson.TypeArray {
+			return fmt.Errorf("%w: the document %s has an array in %s", ErrSnapshotRefused, elements[len(elements)-1].Value(), e.Key())
+		}
+	}
+	return nil
+}
+
+// events returns the rows of documents: as change events of inserts, to which PIPELINE is applied.
+func (b *backfillSource) events(ctx context.Context, documents []bson.Raw, at bson.Timestamp) ([]row, error) {
+	namespace := bson.D{{Key: "db", Value: b.collection.Database().Name()}, {Key: "coll", Value: b.collection.Name()}}
+	rows := make([]row, len(documents))
+	for i, document := range documents {
+		rows[i].keys = b.documentKeys(document)
+	}
+	if len(b.config.Pipeline) == 0 {
+		for i, document := range documents {
+			event, err := bson.Marshal(bson.D{
+				{Key: "_id", Value: bson.D{}},
+				{Key: "operationType", Value: string(envelope.Insert)},
+				{Key: "ns", Value: namespace},
+				{Key: "documentKey", Value: bson.D{{Key: "_id", Value: document.Lookup("_id")}}},
+				{Key: "clusterTime", Value: at},
+				{Key: "fullDocument", Value: document},
+			})
+			if err != nil {
+				return nil, err
+			}
+			rows[i].event = event
+		}
+		return rows, nil
+	}
+	ids := make(bson.A, len(documents))
+	for i, document := range documents {
+		ids[i] = document.Lookup("_id")
+	}
+	literal := func(v any) bson.D { return bson.D{{Key: "$literal", Value: v}} }
+	pipeline := append(mongo.Pipeline{
+		{{Key: "$match", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}}},
+		{{Key: "$replaceWith", Value: bson.D{
+			{Key: "_id", Value: literal(bson.D{})},
+			{Key: "operationType", Value: string(envelope.Insert)},
+			{Key: "ns", Value: literal(namespace)},
+			{Key: "documentKey", Value: bson.D{{Key: "_id", Value: "$_id"}}},
+			{Key: "clusterTime", Value: literal(at)},
+			{Key: "fullDocument", Value: "$$ROOT"},
+		}}},
+	}, b.config.Pipeline...)
+	found, err := b.plain().Aggregate(ctx, pipeline)
+	if err != nil {
+		return nil, err
+	}
+	var events []bson.Raw
+	if err := found.All(ctx, &events); err != nil {
+		return nil, err
+	}
+	byID := make(map[string]bson.Raw, len(events))
+	for _, event := range events {
+		id := event.Lookup("documentKey", "_id")
+		byID[string(id.Type)+string(id.Value)] = event
+	}
+	for i, document := range documents {
+		id := document.Lookup("_id")
+		rows[i].event = byID[string(id.Type)+string(id.Value)]
+	}
+	return rows, nil
+}
+
+// plain is the collection without concerns, which a session that reads as of a time does not take.
+func (b *backfillSource) plain() *mongo.Collection {
+	preference := readpref.Primary()
+	if b.config.Backfill.Secondary {
+		preference = readpref.SecondaryPreferred()
+	}
+	return b.collection.Database().Client().Database(b.collection.Database().Name(), options.Database().SetReadPreference(preference)).
+		Collection(b.collection.Name(), options.Collection().SetReadConcern(nil))
+}
+
+// documentKeys returns the keys of a document, as the bound of an index.
+func (b *backfillSource) documentKeys(document bson.Raw) bson.Raw {
+	keys := make(bson.D, len(b.keys))
+	for i, key := range b.keys {
+		keys[i] = bson.E{Key: key, Value: orNull(at(document, key))}
+	}
+	raw, _ := bson.Marshal(keys) // of values that were read
+	return raw
+}
+
+// eventKeys returns the keys of the document that an event is about.
+func (b *backfillSource) eventKeys(event bson.Raw) bson.Raw {
+	id := event.Lookup("documentKey", "_id")
+	keys := make(bson.D, len(b.keys))
+	for i, key := range b.keys {
+		keys[i] = bson.E{Key: key, Value: orNull(id)}
+		if key != "_id" {
+			document, _ := event.Lookup("fullDocument").DocumentOK()
+			keys[i].Value = orNull(at(document, key))
+		}
+	}
+	raw, _ := bson.Marshal(keys) // of values that were read
+	return raw
+}
+
+// orNull returns null for a missing value, as an index has it.
+func orNull(v bson.RawValue) bson.RawValue {
+	if v.Type == 0 {
+		return bson.RawValue{Type: bson.TypeNull}
+	}
+	return v
+}
+
+// compareKeys orders documents by their keys.
+func compareKeys(a, b bson.Raw) int {
+	x, _ := a.Values()
+	y, _ := b.Values()
+	return slices.CompareFunc(x, y, mongodb.Compare)
+}

@@ -1,0 +1,171 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Backfill is how far a snapshot of the collection, which is published within the stream, has come.
+// A Backfill is never changed: progress has another one.
+type Backfill struct {
+	// ID distinguishes the rows of this snapshot from those of others.
+	ID string
+	// Mode is why the snapshot is made.
+	Mode BackfillMode
+	// Settings is a hash of the settings that decide what the rows are and in which order they
+	// come.
+	Settings string
+	// Form is the token version of the stream's positions: the position of a row has none.
+	Form string
+	// Cursor holds the keys of the last document that was published; empty before the first.
+	Cursor bson.Raw
+	// Repeats holds the keys up to which rows may have been published before, at another time;
+	// empty if none have.
+	Repeats bson.Raw
+	// Chunk is what is published next; nil if that is not decided.
+	Chunk *Chunk
+	// Rows counts the documents read.
+	Rows int64
+	// Estimate is how many documents the collection had when the snapshot began.
+	Estimate int64
+	// BeganAt is the wall clock of the leader that began it, for operators.
+	BeganAt time.Time
+	// Lost counts how often the history was lost since a snapshot was last completed.
+	Lost int
+	// Done is set once all rows are published, until the stream has a position of its own again.
+	Done bool
+}
+
+// Interrupted returns the state from which a snapshot continues after the stream was moved, so that
+// the chunk of the checkpoint at position can no longer be published as it was planned. b may be
+// nil.
+func (b *Backfill) Interrupted(position string) *Backfill {
+	if b == nil || b.Done {
+		return nil
+	}
+	moved := *b
+	if c := b.Chunk; c != nil {
+		moved.Chunk = nil
+		if position >= envelope.Boundary(c.At, c.Base) {
+			moved.Repeats = c.To
+		}
+	}
+	return &moved
+}
+
+// Repeated returns the state of a copy of the checkpoint that is restored: any of its rows may have
+// been published since. b may be nil.
+func (b *Backfill) Repeated() *Backfill {
+	moved := b.Interrupted("")
+	if moved != nil {
+		moved.Mode = BackfillLost
+	}
+	return moved
+}
+
+// BackfillMode is why a snapshot is made.
+type BackfillMode string
+
+// The modes of a snapshot.
+const (
+	// BackfillInitial begins a stream: no reader can have a document already.
+	BackfillInitial BackfillMode = "initial"
+	// BackfillLost replaces history that was lost.
+	BackfillLost BackfillMode = "lost"
+)
+
+// Chunk is a part of a snapshot, read as of one cluster time. It is stored before its first row is
+// published, so that a successor publishes the same rows at the same positions.
+type Chunk struct {
+	At    bson.Timestamp
+	Base  uint32   // ordinal of the first row among those of At
+	Count int64    // documents
+	To    bson.Raw // keys of the last one
+}
+
+type wireBackfill struct {
+	ID       string          `json:"id"`
+	Mode     BackfillMode    `json:"mode"`
+	Settings string          `json:"settings"`
+	Form     string          `json:"form,omitempty"`
+	Cursor   json.RawMessage `json:"cursor,omitempty"`
+	Repeats  json.RawMessage `json:"repeats,omitempty"`
+	Chunk    *wireChunk      `json:"chunk,omitempty"`
+	Rows     int64           `json:"rows"`
+	Estimate int64           `json:"estimate,omitempty"`
+	BeganAt  time.Time       `json:"beganAt"`
+	Lost     int             `json:"lost,omitempty"`
+	Done     bool            `json:"done,omitempty"`
+}
+
+type wireChunk struct {
+	At    wireTimestamp   `json:"at"`
+	Base  uint32          `json:"base"`
+	Count int64           `json:"count"`
+	To    json.RawMessage `json:"to"`
+}
+
+func (b *Backfill) wire() (*wireBackfill, error) {
+	w := &wireBackfill{
+		ID: b.ID, Mode: b.Mode, Settings: b.Settings, Form: b.Form, Rows: b.Rows, Estimate: b.Estimate, BeganAt: b.BeganAt.UTC(),
+		Lost: b.Lost, Done: b.Done,
+	}
+	var err error
+	if w.Cursor, err = keysToJSON(b.Cursor); err != nil {
+		return nil, err
+	}
+	if w.Repeats, err = keysToJSON(b.Repeats); err != nil {
+		return nil, err
+	}
+	if c := b.Chunk; c != nil {
+		to, err := keysToJSON(c.To)
+		if err != nil {
+			return nil, err
+		}
+		w.Chunk = &wireChunk{At: wireTimestamp{c.At.T, c.At.I}, Base: c.Base, Count: c.Count, To: to}
+	}
+	return w, nil
+}
+
+func (w *wireBackfill) read() (*Backfill, error) {
+	switch w.Mode {
+	case BackfillInitial, BackfillLost:
+	default:
+		return nil, fmt.Errorf("its mode is %q, which this release does not know", w.Mode)
+	}
+	b := &Backfill{
+		ID: w.ID, Mode: w.Mode, Settings: w.Settings, Form: w.Form, Rows: w.Rows, Estimate: w.Estimate, BeganAt: w.BeganAt, Lost: w.Lost, Done: w.Done,
+	}
+	if err := keysFromJSON(w.Cursor, &b.Cursor); err != nil {
+		return nil, err
+	}
+	if err := keysFromJSON(w.Repeats, &b.Repeats); err != nil {
+		return nil, err
+	}
+	if c := w.Chunk; c != nil {
+		b.Chunk = &Chunk{At: bson.Timestamp{T: c.At.T, I: c.At.I}, Base: c.Base, Count: c.Count}
+		if err := keysFromJSON(c.To, &b.Chunk.To); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func keysToJSON(keys bson.Raw) (json.RawMessage, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	return bson.MarshalExtJSON(keys, true, false)
+}
+
+func keysFromJSON(text json.RawMessage, keys *bson.Raw) error {
+	if len(text) == 0 {
+		return nil
+	}
+	return bson.UnmarshalExtJSON(text, true, keys)
+}

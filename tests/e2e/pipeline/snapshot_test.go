@@ -1,0 +1,426 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// fromSnapshot begins a stream of inserts with the documents of the collection.
+func fromSnapshot(c *producer.Config, _ *producer.Options) {
+	c.Operations = []envelope.Operation{envelope.Insert}
+	c.StartFrom, c.SnapshotChunk = "snapshot", 20
+}
+
+// indexedForSnapshots creates the index by which a snapshot reads an event store.
+func indexedForSnapshots(w *world.World) {
+	_, err := w.Events.Indexes().CreateOne(w.Context(), driver.IndexModel{Keys: bson.D{
+		{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}, {Key: "_id", Value: 1},
+	}})
+	require.NoError(w, err)
+}
+
+// G1, G2, G3: a stream that begins with the documents of its collection, beside writers and by leaders that are killed again and again,
+// carries each document once, and the read model has each event once.
+func TestG3ASnapshotBesideWritersHasEachEventOnce(t *testing.T) {
+	for _, setting := range []string{"timeline", "ledger"} {
+		t.Run(setting, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				seed := rand.Uint64()
+				w.Logf("seed %d", seed)
+				random := rand.New(rand.NewPCG(seed, 0))
+				versions := map[string]int{}
+				indexedForSnapshots(w)
+				commit := func() { appendEvent(w, versions, fmt.Sprintf("a%02d", random.IntN(40))) }
+				for range 300 {
+					commit()
+				}
+				p := w.StartProjector(builds(setting))
+				stop := make(chan struct{})
+				var writer sync.WaitGroup
+				writer.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						case <-time.After(20 * time.Millisecond):
+							commit()
+						}
+					}
+				})
+				for n := range 12 {
+					leader := w.StartProducer(fmt.Sprint("p", n), fromSnapshot)
+					w.Leads(fmt.Sprint("p", n))
+					w.Pass(time.Duration(20+random.IntN(300)) * time.Millisecond)
+					leader.Vanish()
+				}
+				close(stop)
+				writer.Wait()
+				w.StartProducer("last", fromSnapshot)
+				total := 0
+				for _, n := range versions {
+					total += n
+				}
+				w.Eventually("every document is published", func() bool { return w.Bus.Stats(world.Topic).Accepted >= total })
+				w.Eventually("everything is consumed", func() bool { return w.Bus.Stats(world.Topic+"/Subscriptions/"+world.Subscription).Active == 0 })
+				_, err := p.End()
+				require.NoError(w, err)
+				documents := map[string]int{}
+				for _, m := range w.Took() {
+					documents[fmt.Sprint(m.Properties[envelope.PropSubject], "@", m.Properties[envelope.PropVersion])]++
+				}
+				require.Len(w, documents, total)
+				require.Equal(w, versions, eventsIn(w, map[string]string{"timeline": "timeline", "ledger": "accounts"}[setting]))
+			})
+		})
+	}
+}
+
+// eventsIn returns how many events each aggregate has in a collection of the read model.
+func eventsIn(w *world.World, collection string) map[string]int {
+	w.Helper()
+	cursor, err := w.Client.Database(world.ReadModel).Collection(collection).Find(w.Context(), bson.D{})
+	require.NoError(w, err)
+	var all []struct {
+		ID     string `bson:"_id"`
+		Events int    `bson:"events"`
+	}
+	require.NoError(w, cursor.All(w.Context(), &all))
+	found := map[string]int{}
+	for _, one := range all {
+		found[one.ID] = one.Events
+	}
+	return found
+}
+
+// loseHistory makes the source, whose oplog holds 500 entries, forget everything that was written so far.
+func loseHistory(w *world.World) {
+	other := make([]any, 600)
+	for i := range other {
+		other[i] = bson.D{}
+	}
+	_, err := w.Client.Database("shop").Collection("other").InsertMany(w.Context(), other)
+	require.NoError(w, err)
+}
+
+// G1, G3: a stream whose history was lost heals by a snapshot, in which the read model recognises by their versions the events that it
+// has, also while leaders are killed and more is written.
+func TestG3LostHistoryHealsBySnapshot(t *testing.T) {
+	for _, setting := range []string{"timeline", "ledger"} {
+		t.Run(setting, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0", Mongo: mongo.Options{OplogEntries: 500}}, func(w *world.World) {
+				seed := rand.Uint64()
+				w.Logf("seed %d", seed)
+				random := rand.New(rand.NewPCG(seed, 0))
+				versions := map[string]int{}
+				indexedForSnapshots(w)
+				commit := func() { appendEvent(w, versions, fmt.Sprintf("a%02d", random.IntN(20))) }
+				heals := func(c *producer.Config, o *producer.Options) {
+					fromSnapshot(c, o)
+					c.StartFrom, c.OnHistoryLost = "latest", "snapshot"
+				}
+				p := w.StartProjector(builds(setting))
+				first := w.StartProducer("first", heals)
+				w.Leads("first")
+				for range 100 {
+					commit()
+				}
+				w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 100 })
+				first.End()
+				for range 60 { // of which nothing will be in the change stream
+					commit()
+				}
+				loseHistory(w)
+				for n := range 6 {
+					leader := w.StartProducer(fmt.Sprint("p", n), heals)
+					w.Leads(fmt.Sprint("p", n))
+					for range 5 {
+						commit()
+						w.Pass(time.Duration(random.IntN(60)) * time.Millisecond)
+					}
+					leader.Vanish()
+				}
+				w.StartProducer("last", heals)
+				collection := map[string]string{"timeline": "timeline", "ledger": "accounts"}[setting]
+				events := func() map[string]int { return eventsIn(w, collection) }
+				w.Eventually("the read model has every event", func() bool { return maps.Equal(events(), versions) })
+				w.Pass(time.Minute)
+				require.Equal(w, versions, events())
+				_, err := p.End()
+				require.NoError(w, err)
+			})
+		})
+	}
+}
+
+// G1, G2, G3: documents of all types of ids, which change and are deleted while a snapshot passes over them, are in the mirror as they
+// are in the collection.
+func TestG3ASnapshotOfMutableDocumentsIsTheirState(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		seed := rand.Uint64()
+		w.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 0))
+		id := func() any {
+			n := random.IntN(60)
+			switch n % 6 {
+			case 0:
+				return int64(n)
+			case 1:
+				return float64(n) + 0.5
+			case 2:
+				return fmt.Sprint("s", n)
+			case 3:
+				return bson.ObjectID{byte(n)}
+			case 4:
+				return bson.D{{Key: "n", Value: int32(n)}}
+			}
+			return bson.NewDateTimeFromTime(time.Unix(int64(n), 0))
+		}
+		n := 0
+		write := func() {
+			n++
+			key := bson.D{{Key: "_id", Value: id()}}
+			var err error
+			switch random.IntN(4) {
+			case 0:
+				_, err = w.Events.DeleteOne(w.Context(), key)
+			case 1:
+				_, err = w.Events.UpdateOne(w.Context(), key, bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}, {Key: "$set", Value: bson.D{{Key: "last", Value: n}}}})
+			default:
+				_, err = w.Events.InsertOne(w.Context(), append(key, bson.E{Key: "n", Value: 1}, bson.E{Key: "last", Value: n}))
+				if driver.IsDuplicateKeyError(err) {
+					err = nil
+				}
+			}
+			require.NoError(w, err)
+		}
+		for range 200 {
+			write()
+		}
+		settings := func(c *producer.Config, o *producer.Options) {
+			world.AllOperations(c, o)
+			c.StartFrom, c.SnapshotChunk, c.AggregateIDPath = "snapshot", 7, "_id"
+		}
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
+			c.Projection = "mirror"
+		})
+		for k := range 10 {
+			leader := w.StartProducer(fmt.Sprint("p", k), settings)
+			w.Leads(fmt.Sprint("p", k))
+			for range 10 {
+				write()
+				w.Pass(time.Duration(random.IntN(20)) * time.Millisecond)
+			}
+			leader.Vanish()
+		}
+		w.StartProducer("last", settings)
+		state := func(database, collection string) map[string]string {
+			cursor, err := w.Client.Database(database).Collection(collection).Find(w.Context(), bson.D{})
+			require.NoError(w, err)
+			var all []bson.Raw
+			require.NoError(w, cursor.All(w.Context(), &all))
+			documents := map[string]string{}
+			for _, document := range all {
+				documents[document.Lookup("_id").String()] = fmt.Sprint(document.Lookup("n"), document.Lookup("last"))
+			}
+			return documents
+		}
+		w.Pass(10 * time.Second)
+		w.Eventually("everything is consumed", func() bool { return w.Bus.Stats(world.Topic+"/Subscriptions/"+world.Subscription).Active == 0 })
+		_, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, state("shop", "events"), state(world.ReadModel, "mirror"))
+	})
+}
+
+// tear leaves a chunk of which a part was published, and which can no longer be read as of its time.
+func tear(w *world.World, settings func(*producer.Config, *producer.Options)) {
+	w.Helper()
+	for n := 40; !w.Checkpoint().InChunk(); n += 3 {
+		require.Less(w, n, 400, "no leader died within a chunk")
+		instance := fmt.Sprint("p", n)
+		leader := w.StartProducer(instance, func(c *producer.Config, o *producer.Options) {
+			settings(c, o)
+			c.SnapshotChunk, c.BatchMessages, c.MaxInFlightEvents, c.PublishLanes, c.PublishLanesMax = 60, 1, 1, 1, 1
+		})
+		w.Leads(instance)
+		world.LayFuse(n, leader.BusPlug)
+		w.Pass(5 * time.Second)
+		leader.Vanish()
+	}
+	w.Pass(10 * time.Minute)
+	_, err := w.Client.Database("shop").Collection("other").InsertOne(w.Context(), bson.D{})
+	require.NoError(w, err)
+}
+
+// G3: rows that are read a second time, because their chunk can no longer be read as of its time, are recognised by their versions.
+func TestG3RowsOfATornChunkAreRecognised(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		versions := map[string]int{}
+		indexedForSnapshots(w)
+		for n := range 200 {
+			appendEvent(w, versions, fmt.Sprintf("a%02d", n%20))
+		}
+		tear(w, fromSnapshot)
+		p := w.StartProjector(builds("ledger"))
+		w.StartProducer("last", fromSnapshot)
+		events := func() map[string]int { return eventsIn(w, "accounts") }
+		w.Eventually("the read model has every event", func() bool { return maps.Equal(events(), versions) })
+		w.Pass(time.Minute)
+		require.Equal(w, versions, events())
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G6: a chunk of documents without versions that would be published a second time stops the stream, until an operator accepts that.
+func TestG6ATornChunkWithoutVersionsStopsTheStream(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		for n := range 100 {
+			_, err := w.Events.InsertOne(w.Context(), bson.D{{Key: "_id", Value: n}})
+			require.NoError(w, err)
+		}
+		settings := func(c *producer.Config, o *producer.Options) {
+			world.AllOperations(c, o)
+			c.StartFrom, c.AggregateIDPath = "snapshot", "_id"
+		}
+		tear(w, settings)
+		require.ErrorContains(w, w.StartProducer("stopped", settings).Failed(), "SNAPSHOT_ACCEPT_REPEATS=true")
+		accepting := func(c *producer.Config, o *producer.Options) {
+			settings(c, o)
+			c.SnapshotAcceptRepeats = true
+		}
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
+		w.StartProducer("last", accepting)
+		copies := w.Client.Database(world.ReadModel).Collection("mirror")
+		w.Eventually("every document is copied", func() bool {
+			n, err := copies.CountDocuments(w.Context(), bson.D{})
+			require.NoError(w, err)
+			return n == 100
+		})
+		counters, err := p.End()
+		require.NoError(w, err)
+		require.Zero(w, counters.DeadLettered)
+	})
+}
+
+// G2, G6: a mirror heals by a snapshot: documents are as they are in the source, and those that are deleted while the snapshot is
+// published disappear. A projection that counts cannot know what it has seen, and its aggregates are parked.
+func TestG6ASnapshotWithoutVersionsReplacesDocumentsOrParks(t *testing.T) {
+	for _, projectionName := range []string{"mirror", "ledger"} {
+		t.Run(projectionName, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0", Mongo: mongo.Options{OplogEntries: 500}}, func(w *world.World) {
+				heals := func(c *producer.Config, o *producer.Options) {
+					world.AllOperations(c, o)
+					c.OnHistoryLost, c.AggregateIDPath, c.SnapshotChunk, c.SnapshotRate = "snapshot", "_id", 5, 10
+				}
+				p := w.StartProjector(builds(projectionName))
+				first := w.StartProducer("first", heals)
+				w.Leads("first")
+				for n := range 20 {
+					_, err := w.Events.InsertOne(w.Context(), bson.D{{Key: "_id", Value: n}, {Key: "n", Value: 0}})
+					require.NoError(w, err)
+				}
+				w.Completed(20)
+				first.End()
+				_, err := w.Events.UpdateMany(w.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: 1}}}})
+				require.NoError(w, err)
+				loseHistory(w)
+				w.StartProducer("second", heals)
+				w.Eventually("the snapshot has begun", func() bool { return len(w.Took()) > 20 })
+				_, err = w.Events.DeleteOne(w.Context(), bson.D{{Key: "_id", Value: 19}}) // which the snapshot has not reached
+				require.NoError(w, err)
+				if projectionName == "ledger" {
+					w.Eventually("the aggregates are parked", func() bool {
+						return w.Bus.Stats(world.Topic+"/Subscriptions/"+world.Subscription).DeadLettered >= 19
+					})
+					require.Equal(w, 20, len(eventsIn(w, "accounts")))
+					_, err := p.End()
+					require.NoError(w, err)
+					return
+				}
+				copies := w.Client.Database(world.ReadModel).Collection("mirror")
+				w.Eventually("every document is as it is in the source", func() bool {
+					all, err := copies.CountDocuments(w.Context(), bson.D{})
+					require.NoError(w, err)
+					changed, err := copies.CountDocuments(w.Context(), bson.D{{Key: "n", Value: 1}})
+					require.NoError(w, err)
+					return all == 19 && changed == 19
+				})
+				counters, err := p.End()
+				require.NoError(w, err)
+				require.Zero(w, counters.DeadLettered)
+			})
+		})
+	}
+}
+
+// G6: whatever would make a snapshot lose or repeat documents stops the stream before anything is published, with what to do.
+func TestG6ASourceOfWhichNoSnapshotCanBeReadIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(w *world.World)
+		says    string
+	}{
+		"no index": {func(w *world.World) { w.Insert("a") }, `Create it: db.events.createIndex({"aggregateId": 1, "version": 1, "_id": 1})`},
+		"a sparse index": {func(w *world.World) {
+			_, err := w.Events.Indexes().CreateOne(w.Context(), driver.IndexModel{
+				Keys:    bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}, {Key: "_id", Value: 1}},
+				Options: options.Index().SetSparse(true),
+			})
+			require.NoError(w, err)
+		}, "createIndex"},
+		"an array": {func(w *world.World) {
+			indexedForSnapshots(w)
+			w.InsertDocument(bson.D{{Key: "aggregateId", Value: bson.A{"a", "b"}}, {Key: "version", Value: 1}})
+		}, "has an array in aggregateId"},
+		"a view": {func(w *world.World) {
+			require.NoError(w, w.Events.Database().CreateView(w.Context(), "events", "others", driver.Pipeline{}))
+		}, "view"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0", ReplicaSet: "what a mongos answers about a view is not compared"}, func(w *world.World) {
+				test.prepare(w)
+				err := w.StartProducer("p", fromSnapshot).Failed()
+				require.ErrorContains(w, err, test.says)
+				require.Empty(w, w.Took())
+			})
+		})
+	}
+}
+
+// G6: settings that decide which rows there are cannot change within a snapshot.
+func TestG6SettingsThatChangeWithinASnapshotAreRefused(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		indexedForSnapshots(w)
+		w.InsertMany(100, 10)
+		slow := func(c *producer.Config, o *producer.Options) {
+			fromSnapshot(c, o)
+			c.SnapshotRate = 1
+		}
+		first := w.StartProducer("first", slow)
+		w.Eventually("a document is published", func() bool { return len(w.Took()) > 0 })
+		first.End()
+		config := w.ProducerConfig()
+		slow(&config, nil)
+		require.Contains(w, w.OperateProducer([]producer.Config{config}, "status").Out, "of about 100 documents since")
+		err := w.StartProducer("second", func(c *producer.Config, o *producer.Options) {
+			slow(c, o)
+			c.Pipeline = `[{"$match": {"fullDocument.version": {"$gt": 3}}}]`
+		}).Failed()
+		require.ErrorContains(w, err, "Restore the former settings until the snapshot is complete")
+	})
+}
