@@ -103,10 +103,8 @@ func (b *backfillSource) checkIndex(ctx context.Context) error {
 	if err := cursor.All(ctx, &indexes); err != nil {
 		return fmt.Errorf("list the indexes of the collection: %w", err)
 	}
-	for _, index := range indexes {
-		if b.isIndex(index) {
-			return nil
-		}
+	if slices.ContainsFunc(indexes, b.isIndex) {
+		return nil
 	}
 	return &permanentError{fmt.Errorf("%w: the collection has no index by which to read it in order. Create it: db.%s.createIndex({%s: 1})",
 		ErrSnapshotRefused, b.collection.Name(), `"`+strings.Join(b.keys, `": 1, "`)+`"`)}

@@ -28,9 +28,15 @@ func TestIDsAreComparedAsTheServerDoes(t *testing.T) {
 		decimal, err := bson.ParseDecimal128(fmt.Sprintf("%d.%d", n, random.IntN(3)))
 		require.NoError(t, err)
 		plain := []any{
-			int32(n), int64(n) << 40, float64(n) / 2, decimal, math.NaN(), math.Inf(n | 1), bson.MinKey{}, bson.MaxKey{}, nil, n > 0,
-			fmt.Sprint("s", n), "ä", "", bson.Symbol(fmt.Sprint("s", n)), bson.ObjectID{byte(n)}, bson.NewDateTimeFromTime(time.Unix(int64(n), 0)),
-			bson.Timestamp{T: uint32(n + 3), I: uint32(random.IntN(3))}, bson.Binary{Subtype: byte(random.IntN(2)), Data: make([]byte, random.IntN(3))},
+			int32(n), int64(n) << 40, float64(n) / 2, decimal, math.NaN(), math.Inf(n | 1),
+			bson.MinKey{},
+			bson.MaxKey{},
+			nil, n > 0,
+			fmt.Sprint("s", n), "ä", "", bson.Symbol(fmt.Sprint("s", n)),
+			bson.ObjectID{byte(n)},
+			bson.NewDateTimeFromTime(time.Unix(int64(n), 0)),
+			bson.Timestamp{T: uint32(n + 3), I: uint32(random.IntN(3))},
+			bson.Binary{Subtype: byte(random.IntN(2)), Data: make([]byte, random.IntN(3))},
 		}
 		if deep < 2 && random.IntN(4) == 0 {
 			document := bson.D{}

@@ -255,7 +255,7 @@ func TestG5G6WhatAnEventHoldsDoesNothingToATerminal(t *testing.T) {
 		for _, parked := range parkedNames(w, runs) {
 			plain(w.OperateProjector(runs, "parked", "show", "--", parked))
 		}
-		for _, line := range strings.Split(strings.TrimSpace(p.Log.Text()), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSpace(p.Log.Text()), "\n") {
 			require.True(w, json.Valid([]byte(line)), line)
 		}
 		_, err := p.End()
