@@ -249,15 +249,24 @@ func (g *Guards) follow(ctx context.Context) {
 // stream opens the change stream, has every caller read its guard, and then those whose guard
 // changes, until the stream ends.
 func (g *Guards) stream(ctx context.Context, opened func()) error {
+	o := options.ChangeStream()
+	at, err := g.committed(ctx)
+	if err != nil {
+		return err
+	}
+	if at.T > 0 {
+		o.SetStartAtOperationTime(&at)
+	}
 	changes, err := g.collection.Watch(ctx, mongo.Pipeline{{{Key: "$project", Value: bson.D{
 		{Key: "documentKey._id", Value: 1}, {Key: "clusterTime", Value: 1}, {Key: "operationType", Value: 1},
-	}}}})
+	}}}}, o)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = changes.Close(context.WithoutCancel(ctx)) }() // nothing depends on it
 	opened()
 	g.mu.Lock()
+	g.latest = at
 	g.open = true
 	g.wakeAll(nil)
 	g.mu.Unlock()
@@ -272,6 +281,26 @@ func (g *Guards) stream(ctx context.Context, opened func()) error {
 		g.mu.Unlock()
 	}
 	return changes.Err()
+}
+
+// committed returns a time that a majority has committed, from which the stream is to begin.
+// Without it, the stream would begin behind the last write that the server has applied. A majority
+// need not have committed that write yet, so that a guard could be read without it.
+func (g *Guards) committed(ctx context.Context) (at bson.Timestamp, err error) {
+	session, err := g.collection.Database().Client().StartSession()
+	if err != nil {
+		return at, fmt.Errorf("start session: %w", err)
+	}
+	defer session.EndSession(context.WithoutCancel(ctx))
+	err = g.collection.FindOne(mongo.NewSessionContext(ctx, session), bson.D{{Key: "_id", Value: bson.MinKey{}}},
+		options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Err()
+	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+		return at, err
+	}
+	if t := session.OperationTime(); t != nil {
+		at = *t
+	}
+	return at, nil
 }
 
 // passes reports whether a stream may be opened again after an error.

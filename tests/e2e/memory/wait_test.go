@@ -32,7 +32,8 @@ func (c *commands) watch(o *options.ClientOptions) {
 			c.Lock()
 			defer c.Unlock()
 			c.sent[e.CommandName]++
-			c.early = c.early || e.CommandName == "find" && c.streams == 0
+			id, _ := e.Command.Lookup("filter", "_id").StringValueOK() // of a guard
+			c.early = c.early || e.CommandName == "find" && id != "" && c.streams == 0
 		},
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
 			c.Lock()

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -94,15 +95,17 @@ func TestAQueryWaitsForTheVersionOfItsCommand(t *testing.T) {
 			for version := range int64(20) {
 				s.insert(1)
 				if version%2 == 0 {
-					answer := s.applied(addr, fmt.Sprintf("aggregate=one&version=%d&wait=30s", version+1))
-					require.Equal(t, http.StatusOK, answer.code, answer.Error)
+					answer := s.applied(addr, fmt.Sprintf("aggregate=one&version=%d&wait=10s", version+1))
+					require.Equal(t, http.StatusOK, answer.code, "version %d: %+v; broker: %+v", version+1, answer, s.stack.ServiceBus.Stats(s.stack.Route.Out()))
 					require.GreaterOrEqual(t, answer.Version, version+1)
 					require.Equal(t, name, answer.Projection)
 				} else {
-					effect, err := projection.Wait(t.Context(), readModel, projection.Awaited{
+					waiting, end := context.WithTimeout(t.Context(), 10*time.Second)
+					effect, err := projection.Wait(waiting, readModel, projection.Awaited{
 						Projection: name, Collection: collection, Aggregate: "one", Version: version + 1,
 					})
-					require.NoError(t, err)
+					end()
+					require.NoError(t, err, "broker: %+v", s.stack.ServiceBus.Stats(s.stack.Route.Out()))
 					require.Equal(t, collection, effect.Collection)
 				}
 				require.Equal(t, version+1, events(), "the query sees what was written")
