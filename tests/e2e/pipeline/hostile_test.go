@@ -21,13 +21,15 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// hostileText are texts that mean something to a query, an update, a path, a header, a log or a terminal.
+// hostileText are texts that mean something to a query, an update, a path, a header, a log or a
+// terminal.
 var hostileText = []string{
 	"", " ", "$gt", "$$ROOT", "a.b", ".", "a..b", "$a.b", "%", "%24", "_id", "_sluice", "nul\x00nul", "\r\nSession-Id: other", "\x1b[2J\x07\x9b",
 	"\u202emoc\u2028", "bad \xff\xfe utf-8", "\xed\xa0\x80", `{"$ref":1}`, "'; drop", "\ufeff", strings.Repeat("é", 1<<19),
 }
 
-// hostileValues are values of every type of BSON, equal numbers that are written differently, and documents that read as operators.
+// hostileValues are values of every type of BSON, equal numbers that are written differently, and
+// documents that read as operators.
 func hostileValues() (all []any) {
 	for _, text := range hostileText {
 		all = append(all, text)
@@ -56,8 +58,8 @@ func hostileDocument(id string, value any) bson.D {
 	}
 }
 
-// G1, G2: the copy of a document has every byte of it, whatever its fields are called and hold, when the document comes, when a
-// field of it changes, and when it is replaced.
+// G1, G2: the copy of a document has every byte of it, whatever its fields are called and hold,
+// when the document comes, when a field of it changes, and when it is replaced.
 func TestG1G2AMirrorCopiesHostileDocuments(t *testing.T) {
 	for _, format := range []string{"json", "bson"} {
 		for _, fullDocument := range []string{"updateLookup", "default"} {
@@ -131,9 +133,10 @@ func hostileEvent(aggregate, field string, value any) bson.D {
 	return event
 }
 
-// G1, G3, G5: whatever a field of an event holds, from which the services take the event's type, version, time and correlation, or a
-// projection an id, a name or an amount: the event is published, and takes effect once or parks its own aggregate. The documents of
-// others hold what they should.
+// G1, G3, G5: whatever a field of an event holds, from which the services take the event's type,
+// version, time and correlation, or a projection an id, a name or an amount: the event is
+// published, and takes effect once or parks its own aggregate. The documents of others hold what
+// they should.
 func TestG1G3G5HostileFieldsOfEvents(t *testing.T) {
 	for _, name := range []string{"timeline", "orders"} {
 		for _, field := range []string{"type", "version", "occurredAt", "correlation", "data.customerId", "data.totalCents", "data.items", "data.currency"} {
@@ -217,8 +220,8 @@ func (quoting) Project(e projection.Event) ([]projection.Write, error) {
 	return nil, projection.Permanent(fmt.Errorf("no rule for %s, nor for %s", e.Type, e.Text("data.currency")))
 }
 
-// G5, G6: what an event holds, and what a projection quotes of it, does nothing to the terminal of the operator who looks at what is
-// parked, breaks no line of a table, and leaves JSON that is JSON.
+// G5, G6: what an event holds, and what a projection quotes of it, does nothing to the terminal of
+// the operator who lists what is parked, breaks no line of a table, and leaves JSON that is JSON.
 func TestG5G6WhatAnEventHoldsDoesNothingToATerminal(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Patience: 20 * time.Second}, func(w *world.World) {
 		runs := func(c *projector.Config, o *projector.Options) {
