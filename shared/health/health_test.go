@@ -50,7 +50,8 @@ func TestHandlerAnswersTheFourPaths(t *testing.T) {
 	}
 }
 
-// An error may quote what a document holds: the answer does nothing to a terminal that shows it, and /status is JSON.
+// An error may quote what a document holds: the answer does nothing to a terminal that shows it,
+// and /status is JSON.
 func TestG6HostileErrorsDoNothingToATerminal(t *testing.T) {
 	for _, text := range []string{"\x1b[2J\x07", "\u202e", "a\r\nContent-Type: text/html", "<script>", "bad \xff\xfe", "nul\x00", "\u009b2J"} {
 		hostile := probes(errors.New("event of " + text))

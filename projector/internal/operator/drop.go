@@ -126,8 +126,8 @@ func (p *Projector) unused(ctx context.Context, database *mongo.Database, r Requ
 	return nil
 }
 
-// unsubscribed returns an error unless the version's subscription is known not to exist. Service Bus
-// refuses an identity whose role was on the subscription alone, once that is deleted.
+// unsubscribed returns an error unless the version's subscription is known not to exist. Service
+// Bus refuses an identity whose role was on the subscription alone, once that is deleted.
 func (p *Projector) unsubscribed(ctx context.Context, r Request) error {
 	err := p.attach(ctx)
 	refusal, _ := errors.AsType[*azservicebus.Error](err)

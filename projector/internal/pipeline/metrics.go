@@ -93,7 +93,8 @@ func (m *Metrics) Held(delta int) {
 	m.held.Add(float64(delta))
 }
 
-// Build records whether the read model is still to be built, and how many events its build has read.
+// Build records whether the read model is still to be built, and how many events its build has
+// read.
 func (m *Metrics) Build(awaited bool, events int64) {
 	m.awaitingBuild.Set(0)
 	if awaited {

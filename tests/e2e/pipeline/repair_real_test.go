@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
-// G3: an aggregate is repaired over sockets and on a real server, beside a producer and a projector; a server that cannot read as of a
-// moment is refused, and nothing is changed.
+// G3: an aggregate is repaired over sockets and on a real server, beside a producer and a
+// projector; a server that cannot read as of a moment is refused, and nothing is changed.
 func TestG3ARepairOverSockets(t *testing.T) {
 	s := newRealStack(t, false)
 	for name, value := range s.settings() {

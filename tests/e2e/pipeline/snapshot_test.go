@@ -34,8 +34,9 @@ func indexedForSnapshots(w *world.World) {
 	require.NoError(w, err)
 }
 
-// G1, G2, G3: a stream that begins with the documents of its collection, beside writers and by leaders that are killed again and again,
-// carries each document once, and the read model has each event once.
+// G1, G2, G3: a stream that begins with the documents of its collection, beside writers and by
+// leaders that are killed again and again, carries each document once, and the read model has each
+// event once.
 func TestG3ASnapshotBesideWritersHasEachEventOnce(t *testing.T) {
 	for _, setting := range []string{"timeline", "ledger"} {
 		t.Run(setting, func(t *testing.T) {
@@ -107,7 +108,8 @@ func eventsIn(w *world.World, collection string) map[string]int {
 	return found
 }
 
-// loseHistory makes the source, whose oplog holds 500 entries, forget everything that was written so far.
+// loseHistory makes the source, whose oplog holds 500 entries, forget everything that was written
+// so far.
 func loseHistory(w *world.World) {
 	other := make([]any, 600)
 	for i := range other {
@@ -117,8 +119,8 @@ func loseHistory(w *world.World) {
 	require.NoError(w, err)
 }
 
-// G1, G3: a stream whose history was lost heals by a snapshot, in which the read model recognises by their versions the events that it
-// has, also while leaders are killed and more is written.
+// G1, G3: a stream whose history was lost heals by a snapshot, in which the read model recognises
+// by their versions the events that it has, also while leaders are killed and more is written.
 func TestG3LostHistoryHealsBySnapshot(t *testing.T) {
 	for _, setting := range []string{"timeline", "ledger"} {
 		t.Run(setting, func(t *testing.T) {
@@ -167,8 +169,8 @@ func TestG3LostHistoryHealsBySnapshot(t *testing.T) {
 	}
 }
 
-// G1, G2, G3: documents of all types of ids, which change and are deleted while a snapshot passes over them, are in the mirror as they
-// are in the collection.
+// G1, G2, G3: documents of all types of ids, which change and are deleted while a snapshot passes
+// over them, are in the mirror as they are in the collection.
 func TestG3ASnapshotOfMutableDocumentsIsTheirState(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		seed := rand.Uint64()
@@ -247,7 +249,8 @@ func TestG3ASnapshotOfMutableDocumentsIsTheirState(t *testing.T) {
 	})
 }
 
-// tear leaves a chunk of which a part was published, and which can no longer be read as of its time.
+// tear leaves a chunk of which a part was published, and which can no longer be read as of its
+// time.
 func tear(w *world.World, settings func(*producer.Config, *producer.Options)) {
 	w.Helper()
 	for n := 40; !w.Checkpoint().InChunk(); n += 3 {
@@ -267,7 +270,8 @@ func tear(w *world.World, settings func(*producer.Config, *producer.Options)) {
 	require.NoError(w, err)
 }
 
-// G3: rows that are read a second time, because their chunk can no longer be read as of its time, are recognised by their versions.
+// G3: rows that are read a second time, because their chunk can no longer be read as of its time,
+// are recognised by their versions.
 func TestG3RowsOfATornChunkAreRecognised(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		versions := map[string]int{}
@@ -287,7 +291,8 @@ func TestG3RowsOfATornChunkAreRecognised(t *testing.T) {
 	})
 }
 
-// G6: a chunk of documents without versions that would be published a second time stops the stream, until an operator accepts that.
+// G6: a chunk of documents without versions that would be published a second time stops the stream,
+// until an operator accepts that.
 func TestG6ATornChunkWithoutVersionsStopsTheStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		for n := range 100 {
@@ -318,8 +323,9 @@ func TestG6ATornChunkWithoutVersionsStopsTheStream(t *testing.T) {
 	})
 }
 
-// G2, G6: a mirror heals by a snapshot: documents are as they are in the source, and those that are deleted while the snapshot is
-// published disappear. A projection that counts cannot know what it has seen, and its aggregates are parked.
+// G2, G6: a mirror heals by a snapshot: documents are as they are in the source, and those that are
+// deleted while the snapshot is published disappear. A projection that counts cannot know what it
+// has seen, and its aggregates are parked.
 func TestG6ASnapshotWithoutVersionsReplacesDocumentsOrParks(t *testing.T) {
 	for _, projectionName := range []string{"mirror", "ledger"} {
 		t.Run(projectionName, func(t *testing.T) {
@@ -369,7 +375,8 @@ func TestG6ASnapshotWithoutVersionsReplacesDocumentsOrParks(t *testing.T) {
 	}
 }
 
-// G6: whatever would make a snapshot lose or repeat documents stops the stream before anything is published, with what to do.
+// G6: whatever would make a snapshot lose or repeat documents stops the stream before anything is
+// published, with what to do.
 func TestG6ASourceOfWhichNoSnapshotCanBeReadIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		prepare func(w *world.World)

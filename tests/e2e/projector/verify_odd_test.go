@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// Copies that are equal are verified as such, whatever their names are: one that begins with a dollar, has a dot, is empty or comes
-// twice.
+// Copies that are equal are verified as such, whatever their names are: one that begins with a
+// dollar, has a dot, is empty or comes twice.
 func TestVerifyTakesEqualCopiesWithOddNamesForRight(t *testing.T) {
 	o := settings(0)
 	o.Since = "5.0" // which stores a name that begins with a dollar
