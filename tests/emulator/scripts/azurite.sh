@@ -9,4 +9,4 @@ if ! command -v npm >/dev/null; then
   echo "azurite: npm is not here, so Azurite is not installed and its tests are skipped" >&2
   exit 0
 fi
-tests/emulator/scripts/node-modules.sh tests/emulator/azurite
+scripts/node-modules.sh tests/emulator/azurite
