@@ -69,7 +69,7 @@ func Open(ctx context.Context, o flags.Options) (*stack.Stack, error) {
 		if err != nil {
 			return nil, err
 		}
-		so.AzuriteDir = filepath.Join(root, "tests", "azurite")
+		so.AzuriteDir = filepath.Join(root, "tests", "emulator", "azurite")
 	}
 	s, err := stack.New(ctx, so)
 	if port, is := errors.AsType[*emulator.PortError](err); is {
