@@ -72,12 +72,15 @@ func (c *cursor) backfilling() bool { return c.at.Backfill != nil && !c.at.Backf
 
 // startBackfill returns the state of a new snapshot.
 func (c *cursor) startBackfill(ctx context.Context, mode checkpoint.BackfillMode, lost int) (*checkpoint.Backfill, error) {
-	if err := c.backfill.check(ctx); err != nil {
-		return nil, err
-	}
-	estimate, err := c.reader.collection.EstimatedDocumentCount(ctx)
+	var estimate int64
+	err := c.timeout.request(ctx, c.timeout.limit, func(ctx context.Context) (err error) {
+		if err = c.backfill.check(ctx); err == nil {
+			estimate, err = c.reader.collection.EstimatedDocumentCount(ctx)
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("count the documents of the collection: %w", err)
+		return nil, fmt.Errorf("begin a snapshot: %w", err)
 	}
 	c.reader.log.Info("a snapshot begins: the documents that are in the collection are published within the stream",
 		telemetry.KeyReason, string(mode), telemetry.KeyCount, estimate)
@@ -152,8 +155,14 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 	if rate := c.reader.config.Backfill.Rate; rate > 0 {
 		limit = min(limit, rate) // a second's, or the stream's token would wait for longer
 	}
-	documents, lag, err := c.backfill.read(ctx, state.Cursor, at, limit)
+	if c.backfill.slow > 0 {
+		limit = min(limit, c.backfill.slow)
+	}
+	documents, lag, err := c.readDocuments(ctx, at, limit)
 	switch {
+	case errors.Is(err, errNoResponse):
+		c.backfill.slow = max(1, limit/2) // so many may take longer than a response may
+		return false, err
 	case errors.Is(err, errTooOld):
 		c.reader.log.Warn("the source cannot be read as of the time of the stream; the snapshot waits for a later one", telemetry.KeyError, err)
 		c.backfill.notBefore = time.Now().Add(time.Second)
@@ -188,13 +197,23 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 	return true, c.publishChunk(ctx, documents)
 }
 
+// readDocuments reads the documents behind the snapshot's cursor, like the stream with a bound on the
+// wait for the server.
+func (c *cursor) readDocuments(ctx context.Context, at bson.Timestamp, limit int) (documents []row, lag time.Duration, err error) {
+	err = c.timeout.request(ctx, c.timeout.limit, func(ctx context.Context) (err error) {
+		documents, lag, err = c.backfill.read(ctx, c.at.Backfill.Cursor, at, limit)
+		return err
+	})
+	return documents, lag, err
+}
+
 // resumeChunk publishes the rest of a chunk that is in the checkpoint.
 func (c *cursor) resumeChunk(ctx context.Context) error {
 	if !c.backfilling() || c.at.Backfill.Chunk == nil {
 		return nil
 	}
-	state, chunk := c.at.Backfill, c.at.Backfill.Chunk
-	documents, _, err := c.backfill.read(ctx, state.Cursor, chunk.At, int(chunk.Count))
+	chunk := c.at.Backfill.Chunk
+	documents, _, err := c.readDocuments(ctx, chunk.At, int(chunk.Count))
 	if errors.Is(err, errTooOld) {
 		return c.tearChunk()
 	}

@@ -36,6 +36,7 @@ type backfillSource struct {
 	versions   bool     // rows carry versions
 	settings   string   // hash of what decides the rows
 	notBefore  time.Time
+	slow       int // the maximum number of documents after a read took too long; 0: none did
 }
 
 // row is a document of a snapshot.
@@ -106,7 +107,7 @@ func (b *backfillSource) find(
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { _ = found.Close(context.WithoutCancel(ctx)) }()
+	defer closeCursor(ctx, found)
 	size := 0
 	for found.Next(ctx) {
 		keys := b.documentKeys(found.Current)

@@ -82,7 +82,7 @@ func (c *cursor) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeStream(ctx, stream)
+	defer closeCursor(ctx, stream)
 	c.reader.open.Store(true)
 	c.reader.current.Store(0)
 	defer c.reader.open.Store(false)
@@ -319,6 +319,9 @@ func (c *cursor) resumesOlder(err error) bool {
 // begin records where a new stream begins. That must be in the checkpoint before anything else: if
 // this leader died before, the next one would begin later.
 func (c *cursor) begin(ctx context.Context, token bson.Raw) error {
+	if len(token) == 0 && (c.backfilling() || c.beginsWithBackfill()) {
+		return &permanentError{fmt.Errorf("%w: the deployment returns no resume token before the first change", ErrSnapshotRefused)}
+	}
 	if len(token) == 0 {
 		if !c.reader.tokenless.Swap(true) {
 			c.reader.log.Warn("the deployment returns no resume token before the first change: until that is published, an interruption " +
@@ -529,10 +532,10 @@ func tokenTime(token bson.Raw) bson.Timestamp {
 // errEnded reports that the server closed its cursor without an invalidate event.
 var errEnded = errors.New("the server ended the change stream without an invalidate event")
 
-// closeStream closes the server's cursor, with a short timeout because the server may be
+// closeCursor closes the server's cursor, with a short timeout because the server may be
 // unreachable.
-func closeStream(ctx context.Context, stream *mongo.ChangeStream) {
+func closeCursor(ctx context.Context, cursor interface{ Close(context.Context) error }) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = stream.Close(ctx)
+	_ = cursor.Close(ctx)
 }

@@ -125,7 +125,8 @@ func (r *Reader) Current() time.Time {
 func (r *Reader) Tokenless() bool { return r.tokenless.Load() }
 
 // Run reads what follows from until ctx ends (then it returns nil), the sink returns an error, or
-// the stream cannot continue: [ErrHistoryLost], [ErrBeginningLost], [ErrUnknownOperation],
+// the stream cannot continue: [ErrHistoryLost], [ErrSnapshotRefused], [ErrSnapshotSettings],
+// [ErrSnapshotTorn], [ErrSnapshotRepeats], [ErrBeginningLost], [ErrUnknownOperation],
 // [ErrFragment], [ErrSettingsChanged], [ErrOtherDeployment], [ErrUnstableFilter], [ErrReplaced], or
 // a permanent error of the server. Anything that may recover is retried, for at most GiveUpAfter
 // ([ErrSilent], [ErrFailing]).

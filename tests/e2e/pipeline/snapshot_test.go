@@ -431,3 +431,29 @@ func TestG6SettingsThatChangeWithinASnapshotAreRefused(t *testing.T) {
 		require.ErrorContains(w, err, "Restore the former settings until the snapshot is complete")
 	})
 }
+
+// G1: a request for a chunk that is never answered is repeated on another connection.
+func TestG1AChunkThatDoesNotComeIsAskedForAgain(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		indexedForSnapshots(w)
+		w.InsertMany(100, 10)
+		w.StartProducer("p", func(c *producer.Config, o *producer.Options) {
+			fromSnapshot(c, o)
+			c.SnapshotRate = 20
+		})
+		w.Eventually("a document is published", func() bool { return len(w.Took()) > 0 })
+		w.DelayMongo(2, time.Hour, "find")
+		w.Published()
+	})
+}
+
+// G6: a deployment whose positions are counted has no position for a moment of the source.
+func TestG6ASnapshotOfCountedPositionsIsRefused(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{DocumentDB: true}}, func(w *world.World) {
+		err := w.StartProducer("p", func(c *producer.Config, o *producer.Options) {
+			fromSnapshot(c, o)
+			c.FullDocument, c.BeforeChange = "default", "off"
+		}).Failed()
+		require.ErrorContains(w, err, "no snapshot can be published")
+	})
+}
