@@ -39,6 +39,7 @@ func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
 					w.whole(func() {
 						pause(w.Context(), 10*time.Second)
 						w.trace.add("the read model's database is away for %s", away)
+						defer w.disturb(time.Now(), plan.Step{})
 						link := w.projector[0].now.mongo
 						if hangs {
 							link.Hold(network.Both)
