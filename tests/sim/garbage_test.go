@@ -92,13 +92,13 @@ func (w *world) sendGarbage(ctx context.Context, client *azservicebus.Client, g 
 	m.MessageID, m.SessionID, m.PartitionKey = &g.MessageID, &g.Session, &g.Session
 	w.trace.add("a stranger sends %s to session %.20s: %s", g.MessageID, g.Session, g.Reason)
 	w.record.Send(g)
-	sender, err := client.NewSender(topic, nil)
-	require.NoError(w, err)
-	defer func() { _ = sender.Close(context.WithoutCancel(ctx)) }()
 	for ctx.Err() == nil {
+		sender, err := client.NewSender(topic, nil) // one whose AMQP session was ended may never recover
+		require.NoError(w, err)
 		attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
-		err := sender.SendMessage(attempt, m, nil)
+		err = sender.SendMessage(attempt, m, nil)
 		cancel()
+		_ = sender.Close(context.WithoutCancel(ctx))
 		if err == nil {
 			return
 		}
