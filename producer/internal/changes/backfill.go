@@ -197,8 +197,8 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 	return true, c.publishChunk(ctx, documents)
 }
 
-// readDocuments reads the documents behind the snapshot's cursor, like the stream with a bound on the
-// wait for the server.
+// readDocuments reads the documents behind the snapshot's cursor, like the stream with a bound on
+// the wait for the server.
 func (c *cursor) readDocuments(ctx context.Context, at bson.Timestamp, limit int) (documents []row, lag time.Duration, err error) {
 	err = c.timeout.request(ctx, c.timeout.limit, func(ctx context.Context) (err error) {
 		documents, lag, err = c.backfill.read(ctx, c.at.Backfill.Cursor, at, limit)
