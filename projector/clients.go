@@ -51,7 +51,7 @@ type service struct {
 	mongo      *mongo.Client
 	mongoSeen  mongodb.Sight
 	applier    *apply.Applier
-	suspects   *suspects.Watch
+	suspects   *suspects.Watch // nil without WATCH_PROCESSES
 	pipeline   *pipeline.Pipeline
 	pool       *sessions.Pool
 	// ranges are those of the read model's build; nil if it has none, or is not known yet.
@@ -116,7 +116,9 @@ func (s *service) openMongo(opts Options) (err error) {
 	if s.mongo, err = mongo.Connect(clientOptions); err != nil {
 		return fmt.Errorf("open MongoDB client: %w", err)
 	}
-	s.suspects = suspects.New(s.mongo.Database(s.cfg.Database), s.chosen, opts.Instance, s.log)
+	if s.cfg.WatchProcesses {
+		s.suspects = suspects.New(s.mongo.Database(s.cfg.Database), s.chosen, opts.Instance, s.log)
+	}
 	s.applier = apply.New(s.chosen, s.mongo, s.cfg.Database, apply.Options{
 		IgnoreVersions: s.cfg.VersionGapWait == 0, FirstVersion: s.cfg.VersionFirst, AppName: appName, Through: s.builtThrough, Suspects: s.suspects,
 		Ended: func(n int) {

@@ -107,16 +107,20 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 	group.Go(func() error {
 		defer stopServing()
 		built, err := s.awaitBuild(receiving)
-		if !built || !s.beginWatch(receiving) {
+		if !built || s.suspects != nil && !s.beginWatch(receiving) {
 			return err
 		}
 		group.Go(func() error { return s.pipeline.Run(receiving) })
 		group.Go(func() error { return s.watchDrop(receiving) })
 		var watch sync.WaitGroup
-		watch.Go(func() { s.suspects.Run(receiving) })
+		if s.suspects != nil {
+			watch.Go(func() { s.suspects.Run(receiving) })
+		}
 		s.pool.Run(receiving, work, s.pipeline.Handle)
 		watch.Wait()
-		s.endWatch(receiving)
+		if s.suspects != nil {
+			s.endWatch(receiving)
+		}
 		return nil
 	})
 	err = group.Wait()

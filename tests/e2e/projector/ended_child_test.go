@@ -94,7 +94,7 @@ func TestG5ARecursionWithoutEndParksItsAggregate(t *testing.T) {
 	var ends []string
 	replica := &child.Slot{
 		Name: "projector-1", Program: program, LogDir: t.TempDir(),
-		Env:     append(s.Settings(), recurses+"=1", "READ_MODEL_DATABASE=readmodel", "SERVICE_BUS_CONNECTIONS=1"),
+		Env:     append(s.Settings(), recurses+"=1", "WATCH_PROCESSES=true", "READ_MODEL_DATABASE=readmodel", "SERVICE_BUS_CONNECTIONS=1"),
 		OnEvent: func(event string) { ends = append(ends, event) },
 	}
 	running, stop := context.WithCancel(t.Context())
