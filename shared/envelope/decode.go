@@ -126,6 +126,7 @@ func decodeBody(m *azservicebus.ReceivedMessage, format Format) (bson.Raw, error
 			return nil, undecodable("Extended JSON", len(m.Body), err)
 		}
 		return body, nil
+	default: // the types of rows were translated
 	}
 	return nil, &Error{
 		ReasonUnknownContentType,

@@ -194,6 +194,7 @@ func encodeBody(c Change, format *Format) ([]byte, error) {
 		}
 		*format = BSON
 		return c.Body, nil
+	default: // refused below
 	}
 	return nil, fmt.Errorf("unknown message format %q: use %q or %q", *format, JSON, BSON)
 }

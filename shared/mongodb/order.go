@@ -92,8 +92,9 @@ func typeOrder(t bson.Type) int {
 		return orderTimestamp
 	case bson.TypeMaxKey:
 		return orderMaxKey
+	default:
+		return orderOther
 	}
-	return orderOther
 }
 
 func stringOf(v bson.RawValue) string {
@@ -181,6 +182,7 @@ func exact(v bson.RawValue) number {
 			return number{r.Quo(r, scale), classFinite}
 		}
 		return number{r.Mul(r, scale), classFinite}
+	default: // an integer
 	}
 	n, _ := v.AsInt64OK()
 	return number{new(big.Rat).SetInt64(n), classFinite}
