@@ -30,7 +30,7 @@ type singles struct {
 	mu    sync.Mutex
 	hangs map[string]chan struct{} // by aggregate; guarded by mu
 
-	mannered, ended, concerns, refusedSends, refusedWrites atomic.Int64
+	hung, mannered, ended, concerns, refusedSends, refusedWrites atomic.Int64
 }
 
 // hang does not return before the hang of an aggregate ends.
@@ -39,6 +39,7 @@ func (s *singles) hang(aggregate string) {
 	end := s.hangs[aggregate]
 	s.mu.Unlock()
 	if end != nil {
+		s.hung.Add(1)
 		<-end
 	}
 }
@@ -236,11 +237,12 @@ const scheduling = 5 * time.Second
 
 // coverageOfSingles is what the seeds have met of them.
 type coverageOfSingles struct {
-	mannered, ended, concerns, refusedSends, refusedWrites, judged, longest int
+	hung, mannered, ended, concerns, refusedSends, refusedWrites, judged, longest int
 }
 
 func (c *coverageOfSingles) add(w *world, run checker.Run) {
 	s := &w.singles
+	c.hung += int(s.hung.Load())
 	c.mannered += int(s.mannered.Load())
 	c.ended += int(s.ended.Load())
 	c.concerns += int(s.concerns.Load())
@@ -253,6 +255,6 @@ func (c *coverageOfSingles) add(w *world, run checker.Run) {
 }
 
 func (c coverageOfSingles) String() string {
-	return fmt.Sprintf(" poison in other manners:%d ended AMQP sessions:%d write concern errors:%d refused sends of single sessions:%d refused writes to a collection:%d healthy events with a bound:%d milliseconds of the longest of their waits:%d",
-		c.mannered, c.ended, c.concerns, c.refusedSends, c.refusedWrites, c.judged, c.longest)
+	return fmt.Sprintf(" hung projections:%d poison in other manners:%d ended AMQP sessions:%d write concern errors:%d refused sends of single sessions:%d refused writes to a collection:%d healthy events with a bound:%d milliseconds of the longest of their waits:%d",
+		c.hung, c.mannered, c.ended, c.concerns, c.refusedSends, c.refusedWrites, c.judged, c.longest)
 }

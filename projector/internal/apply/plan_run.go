@@ -28,23 +28,22 @@ const (
 )
 
 // projections are the calls of a projection that did not return in time. A call cannot be ended: it
-// continues, and its aggregate gets no other one before it has returned. It is safe for concurrent
-// use.
+// continues, and its event gets no other one before it has returned. Earlier events of its aggregate
+// do: they may have been planned and not written. It is safe for concurrent use.
 type projections struct {
 	mu      sync.Mutex
-	late    map[string]*projected // by aggregate; guarded by mu
+	late    map[string]*projected // by message id; guarded by mu
 	hanging int                   // of these, the calls that have not returned; guarded by mu
 }
 
 // projected is a call for one event. The writes, and when it returned, are valid once done is
 // closed.
 type projected struct {
-	messageID string
-	began     time.Time
-	done      chan struct{}
-	writes    []projection.Write
-	err       error
-	ended     time.Time
+	began  time.Time
+	done   chan struct{}
+	writes []projection.Write
+	err    error
+	ended  time.Time
 	// recorded is set once a record shows that the projection has the event, and forget removes it;
 	// both are guarded by the mutex of projections.
 	recorded bool
@@ -65,23 +64,23 @@ func (p *projected) hangs() error {
 }
 
 // project returns the writes of one event. Errors: errHangs if the projection does not return
-// within a part of ctx's time, or has not returned from another event of the aggregate.
+// within a part of ctx's time, or has not returned from an earlier call for it.
 func (s *projections) project(ctx context.Context, p projection.Projection, c *envelope.Change) ([]projection.Write, error) {
 	deadline, bounded := ctx.Deadline()
 	if s == nil || !bounded || c.MessageID == "" {
 		_, writes, err := project(p, *c)
 		return writes, err
 	}
-	earlier, hanging := s.take(c.Aggregate)
+	earlier, hanging := s.take(c.MessageID)
 	switch {
 	case earlier != nil && !earlier.returned():
 		return nil, earlier.hangs()
-	case earlier != nil && earlier.messageID == c.MessageID:
+	case earlier != nil:
 		return earlier.writes, earlier.err
 	case hanging >= maxHanging:
 		return nil, fmt.Errorf("%w; %d events are in this state, so that it is given no other one", errHangs, hanging)
 	}
-	call := &projected{messageID: c.MessageID, began: time.Now(), done: make(chan struct{})}
+	call := &projected{began: time.Now(), done: make(chan struct{})}
 	go s.run(call, p, *c)
 	patience := time.NewTimer(max(time.Until(deadline)/patienceShare>>min(hanging, 30), minPatience))
 	defer patience.Stop()
@@ -90,7 +89,7 @@ func (s *projections) project(ctx context.Context, p projection.Projection, c *e
 	case <-patience.C:
 	case <-ctx.Done():
 	}
-	if s.keep(c.Aggregate, call) {
+	if s.keep(c.MessageID, call) {
 		return nil, call.hangs()
 	}
 	return call.writes, call.err
@@ -102,7 +101,7 @@ func (s *projections) run(call *projected, p projection.Projection, c envelope.C
 	call.ended = time.Now()
 	s.mu.Lock()
 	close(call.done)
-	if s.late[c.Aggregate] == call {
+	if s.late[c.MessageID] == call {
 		s.hanging--
 	}
 	forget := call.forget
@@ -117,8 +116,8 @@ func (s *projections) run(call *projected, p projection.Projection, c envelope.C
 func (s *projections) unrecorded(c *envelope.Change) *projected {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call := s.late[c.Aggregate]
-	if call == nil || call.messageID != c.MessageID || call.returned() || call.recorded {
+	call := s.late[c.MessageID]
+	if call == nil || call.returned() || call.recorded {
 		return nil
 	}
 	call.recorded = true
@@ -132,11 +131,11 @@ func (s *projections) retryRecord(call *projected) {
 	call.recorded = false
 }
 
-// hasLate reports whether an aggregate has a call that did not return in time.
-func (s *projections) hasLate(aggregate string) bool {
+// isLate reports whether the call for an event did not return in time.
+func (s *projections) isLate(messageID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.late[aggregate] != nil
+	return s.late[messageID] != nil
 }
 
 // keepRecord has a call remove its record once it returns.
@@ -152,19 +151,19 @@ func (s *projections) keepRecord(call *projected, forget func()) {
 	}
 }
 
-// take returns the call of an aggregate that did not return in time, nil if there is none, and how
-// many calls hang. A call that has returned is forgotten.
-func (s *projections) take(aggregate string) (call *projected, hanging int) {
+// take returns the call for an event that did not return in time, or nil, and how many calls hang. A
+// call that has returned is forgotten.
+func (s *projections) take(messageID string) (call *projected, hanging int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if call = s.late[aggregate]; call != nil && call.returned() {
-		delete(s.late, aggregate)
+	if call = s.late[messageID]; call != nil && call.returned() {
+		delete(s.late, messageID)
 	}
 	return call, s.hanging
 }
 
 // keep keeps a call, unless it has returned.
-func (s *projections) keep(aggregate string, call *projected) (hangs bool) {
+func (s *projections) keep(messageID string, call *projected) (hangs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if call.returned() {
@@ -174,7 +173,7 @@ func (s *projections) keep(aggregate string, call *projected) (hangs bool) {
 	if s.late == nil {
 		s.late = make(map[string]*projected)
 	}
-	s.late[aggregate] = call
+	s.late[messageID] = call
 	s.hanging++
 	return true
 }

@@ -38,7 +38,7 @@ func (a *Applier) judgeSuspects(ctx context.Context, session string, t Attempt, 
 			if err := a.suspects.Acquit(ctx, s.MessageID); err != nil { // a person has had it applied, or given it up
 				return err
 			}
-		case known.Suspect(c) && c.Claim == nil && !t.Skip[c.Aggregate] && !a.calls.hasLate(c.Aggregate):
+		case known.Suspect(c) && c.Claim == nil && !t.Skip[c.Aggregate] && !a.calls.isLate(c.MessageID):
 			if err := a.tryAlone(ctx, c); err != nil {
 				return err
 			}
@@ -117,9 +117,16 @@ func (a *Applier) setAsideParked(
 		}
 		g := &group{aggregate: name, session: session}
 		for i := range changes {
-			if changes[i].Aggregate == name && results[i].Kind == Pending {
-				g.events = append(g.events, planned{index: i, change: &changes[i]})
+			switch c := &changes[i]; {
+			case c.Aggregate != name || results[i].Kind != Pending:
+			case c.Position <= s.of(c.Stream).position:
+				results[i] = Result{Kind: Duplicate}
+			default:
+				g.events = append(g.events, planned{index: i, change: c})
 			}
+		}
+		if len(g.events) == 0 {
+			continue
 		}
 		counted, err := a.setAside(ctx, g, s.parked)
 		if err != nil {
