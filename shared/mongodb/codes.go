@@ -109,6 +109,13 @@ func HasCode(err error, codes ...int) bool {
 	return ok && slices.ContainsFunc(codes, server.HasErrorCode)
 }
 
+// SnapshotGone reports whether a server cannot read as of a cluster time any more: its history does
+// not reach back so far, an index or a collMod came after it, or a chunk of a sharded collection has
+// moved since.
+func SnapshotGone(err error) bool {
+	return HasCode(err, SnapshotTooOld, SnapshotUnavailable, StaleChunkHistory)
+}
+
 // ClusterTime asks a deployment for its cluster time; zero if it has none. It is a point in the
 // oplog rather than a clock: it stands still while nothing is written, for up to ten seconds. For
 // the time, see [Now].

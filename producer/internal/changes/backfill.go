@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -121,6 +122,11 @@ func (c *cursor) healWithBackfill(ctx context.Context) error {
 	return nil
 }
 
+// beginsWithBackfill reports whether the stream is new and begins with a snapshot.
+func (c *cursor) beginsWithBackfill() bool {
+	return c.reader.config.Backfill.Initial && len(c.at.ResumeToken) == 0 && c.at.Backfill == nil && !c.fromNow
+}
+
 // carry returns the snapshot's state for progress that is not a row's. A complete snapshot ends
 // with it.
 func (c *cursor) carry() *checkpoint.Backfill {
@@ -205,6 +211,28 @@ func (c *cursor) readDocuments(ctx context.Context, at bson.Timestamp, limit int
 		return err
 	})
 	return documents, lag, err
+}
+
+// idleOrChunk reads a chunk of a snapshot as of the time before an empty response's token, or
+// records the token. On an idle source tokens advance every ten seconds only, so a token waits
+// while chunks can be read before it, until there is a later one.
+func (c *cursor) idleOrChunk(ctx context.Context, token bson.Raw) error {
+	if c.held != nil && tokenTime(c.held).Before(tokenTime(token)) {
+		if err := c.idle(ctx, c.held); err != nil {
+			return err
+		}
+		c.held = nil
+	}
+	read, err := c.readChunk(ctx, tokenTime(token))
+	if err != nil {
+		return err
+	}
+	if read || c.backfilling() && time.Now().Before(c.backfill.notBefore) {
+		c.held = bytes.Clone(token)
+		return nil
+	}
+	c.held = nil
+	return c.idle(ctx, token)
 }
 
 // resumeChunk publishes the rest of a chunk that is in the checkpoint.
@@ -298,4 +326,12 @@ func lastBefore(t bson.Timestamp) bson.Timestamp {
 		return bson.Timestamp{T: t.T - 1, I: ^uint32(0)}
 	}
 	return bson.Timestamp{T: t.T, I: t.I - 1}
+}
+
+// tokenTime returns the cluster time in a resume token; zero without one.
+func tokenTime(token bson.Raw) bson.Timestamp {
+	if len(token) == 0 {
+		return bson.Timestamp{}
+	}
+	return envelope.TokenTime(envelope.TokenText(token))
 }

@@ -20,10 +20,6 @@ import (
 // errTooOld reports a cluster time as of which the source cannot be read any more.
 var errTooOld = errors.New("the source no longer has the state of this cluster time")
 
-// tooOldCodes are the server's codes for that: an index or a collMod came after the time
-// (SnapshotUnavailable), or a chunk of a sharded collection has moved since (StaleChunkHistory).
-var tooOldCodes = []int{mongodb.SnapshotTooOld, mongodb.SnapshotUnavailable, mongodb.StaleChunkHistory}
-
 // maxChunkBytes is the size at which a chunk ends.
 const maxChunkBytes = 4 << 20
 
@@ -59,7 +55,7 @@ func (b *backfillSource) read(ctx context.Context, cursor bson.Raw, at bson.Time
 		rows, err = b.events(ctx, documents, at)
 	}
 	switch {
-	case mongodb.HasCode(err, tooOldCodes...):
+	case mongodb.SnapshotGone(err):
 		return nil, 0, fmt.Errorf("%w: %w", errTooOld, err)
 	case err != nil:
 		return nil, 0, fmt.Errorf("read the collection as of %v: %w", at, err)

@@ -339,11 +339,6 @@ func (c *cursor) begin(ctx context.Context, token bson.Raw) error {
 	return c.idleAt(ctx, token, c.sink.Begin)
 }
 
-// beginsWithBackfill reports whether the stream is new and begins with a snapshot.
-func (c *cursor) beginsWithBackfill() bool {
-	return c.reader.config.Backfill.Initial && len(c.at.ResumeToken) == 0 && c.at.Backfill == nil && !c.fromNow
-}
-
 // markTranslated records in the checkpoint that positions have another version than tokens, before
 // the first such position is used: an earlier release that takes tokens for positions must not lead
 // from then on.
@@ -461,28 +456,6 @@ func (c *cursor) replaces(event bson.Raw) bool {
 	return db == c.reader.collection.Database().Name() && coll == c.reader.collection.Name()
 }
 
-// idleOrChunk reads a chunk of a snapshot as of the time before an empty response's token, or
-// records the token. On an idle source tokens advance every ten seconds only, so a token waits
-// while chunks can be read before it, until there is a later one.
-func (c *cursor) idleOrChunk(ctx context.Context, token bson.Raw) error {
-	if c.held != nil && tokenTime(c.held).Before(tokenTime(token)) {
-		if err := c.idle(ctx, c.held); err != nil {
-			return err
-		}
-		c.held = nil
-	}
-	read, err := c.readChunk(ctx, tokenTime(token))
-	if err != nil {
-		return err
-	}
-	if read || c.backfilling() && time.Now().Before(c.backfill.notBefore) {
-		c.held = bytes.Clone(token)
-		return nil
-	}
-	c.held = nil
-	return c.idle(ctx, token)
-}
-
 // idle records that there is no event up to token.
 func (c *cursor) idle(ctx context.Context, token bson.Raw) error {
 	if len(token) == 0 || c.fragments.pending() || bytes.Equal(token, c.at.ResumeToken) {
@@ -519,14 +492,6 @@ func (c *cursor) idleAt(ctx context.Context, token bson.Raw, to func(context.Con
 	}
 	c.at = after
 	return nil
-}
-
-// tokenTime returns the cluster time in a resume token; zero if there is none.
-func tokenTime(token bson.Raw) bson.Timestamp {
-	if len(token) == 0 {
-		return bson.Timestamp{}
-	}
-	return envelope.TokenTime(envelope.TokenText(token))
 }
 
 // errEnded reports that the server closed its cursor without an invalidate event.

@@ -52,7 +52,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		snapshotted: registered.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_producer_snapshot_began_seconds",
-			Help: "When the snapshot that is being published began, in seconds of Unix time; 0: there is none.",
+			Help: "When the snapshot that is being published began, in seconds of Unix time; 0 without one.",
 		}),
 		rows: registered.NewGauge(prometheus.GaugeOpts{
 			Name: "sluice_producer_snapshot_documents",
@@ -136,7 +136,7 @@ func (m *Metrics) conflictingAggregate() {
 	}
 }
 
-// backfill shows how far a snapshot has come; nil means that there is none.
+// backfill shows how far a snapshot has come; b is nil without one.
 func (m *Metrics) backfill(b *checkpoint.Backfill) {
 	if m == nil {
 		return

@@ -71,7 +71,7 @@ type Progress struct {
 	ClusterTime bson.Timestamp
 	// Published counts the events acknowledged since the stream began.
 	Published int64
-	// Backfill is the snapshot that is published within the stream; nil if there is none.
+	// Backfill is the snapshot that is published within the stream; nil without one.
 	Backfill *Backfill
 }
 

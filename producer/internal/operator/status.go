@@ -47,7 +47,7 @@ type Status struct {
 	// Begins reports whether there is no position yet: a change made now may precede the beginning
 	// of the stream.
 	Begins bool `json:"begins"`
-	// Snapshot is that which is being published; null if there is none.
+	// Snapshot is that which is being published; null without one.
 	Snapshot *SnapshotStatus `json:"snapshot"`
 	// LastFailure is the last failure of any replica; null if there was none.
 	LastFailure *checkpoint.Failure `json:"last_failure"`

@@ -20,10 +20,6 @@ import (
 // errTooOld is a range that cannot be read as of its cluster time any more.
 var errTooOld = errors.New("the source no longer has the state of the range's cluster time")
 
-// tooOldCodes are the server's answers of that kind: SnapshotTooOld, SnapshotUnavailable (an index
-// or a collMod came after the time) and StaleChunkHistory (a chunk has moved since).
-var tooOldCodes = []int{239, 246, 250}
-
 // errNoCollection is a source that does not exist, or is a view.
 var errNoCollection = errors.New("is not a collection of the source")
 
@@ -167,7 +163,7 @@ func (b *Builder) asOf(ctx context.Context, at bson.Timestamp, read func(context
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	err = read(mongo.NewSessionContext(ctx, session))
-	if mongodb.HasCode(err, tooOldCodes...) {
+	if mongodb.SnapshotGone(err) {
 		return fmt.Errorf("%w: %w", errTooOld, err)
 	}
 	return err
