@@ -110,8 +110,8 @@ func HasCode(err error, codes ...int) bool {
 }
 
 // SnapshotGone reports whether a server cannot read as of a cluster time any more: its history does
-// not reach back so far, an index or a collMod came after it, or a chunk of a sharded collection has
-// moved since.
+// not reach back so far, an index or a collMod came after it, or a chunk of a sharded collection
+// has moved since.
 func SnapshotGone(err error) bool {
 	return HasCode(err, SnapshotTooOld, SnapshotUnavailable, StaleChunkHistory)
 }

@@ -28,8 +28,8 @@ const (
 )
 
 // projections are the calls of a projection that did not return in time. A call cannot be ended: it
-// continues, and its event gets no other one before it has returned. Earlier events of its aggregate
-// do: they may have been planned and not written. It is safe for concurrent use.
+// continues, and its event gets no other one before it has returned. Earlier events of its
+// aggregate do: they may have been planned and not written. It is safe for concurrent use.
 type projections struct {
 	mu      sync.Mutex
 	late    map[string]*projected // by message id; guarded by mu
@@ -151,8 +151,8 @@ func (s *projections) keepRecord(call *projected, forget func()) {
 	}
 }
 
-// take returns the call for an event that did not return in time, or nil, and how many calls hang. A
-// call that has returned is forgotten.
+// take returns the call for an event that did not return in time, or nil, and how many calls hang.
+// A call that has returned is forgotten.
 func (s *projections) take(messageID string) (call *projected, hanging int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
