@@ -3,13 +3,13 @@ package apply
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // stuck does not return from events of type "hangs" before end is closed.
@@ -28,7 +28,7 @@ func (s stuck) Project(e projection.Event) ([]projection.Write, error) {
 // G5: an event from which the projection does not return holds up no earlier one of its aggregate,
 // which may have been planned and not written.
 func TestG5EarlierEventsAreProjectedBesideOneThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		p, calls := stuck{end: make(chan struct{})}, &projections{}
@@ -42,7 +42,7 @@ func TestG5EarlierEventsAreProjectedBesideOneThatHangs(t *testing.T) {
 		_, err = calls.project(ctx, p, second)
 		require.ErrorIs(t, err, errHangs, "it has no second call")
 		close(p.end)
-		synctest.Wait()
+		virtualtime.Wait()
 		writes, err := calls.project(ctx, p, second)
 		require.NoError(t, err)
 		require.Len(t, writes, 1)
