@@ -102,7 +102,7 @@ type Config struct {
 	UndecidedAfter time.Duration `envconfig:"UNDECIDED_AFTER" default:"10m"`
 	// WatchProcesses records which events the projection has in hand after a projector has ended
 	// without stopping, and parks the aggregate of an event that ended two of them.
-	WatchProcesses bool `envconfig:"WATCH_PROCESSES" default:"false"`
+	WatchProcesses bool `envconfig:"WATCH_PROCESSES" default:"true"`
 	// VersionGapWait is how long an insert waits for versions that are missing between the last one
 	// applied and its own, before its aggregate is parked; 0: versions are not checked, for sources
 	// whose versions do not grow by one.

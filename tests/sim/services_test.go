@@ -235,6 +235,7 @@ func (w *world) projectorConfig() projector.Config {
 	if s.BodyKiB > 0 {
 		c.MaxInFlightBytes = s.RoomOfProjector()
 	}
+	c.WatchProcesses = s.WatchProcesses
 	c.UndecidedAfter = cmp.Or(s.UndecidedAfter.Duration, c.UndecidedAfter)
 	c.ApplyTimeout = cmp.Or(s.ApplyTimeout.Duration, c.ApplyTimeout)
 	c.Connections, c.MaxSessions, c.ReceiveBatch = s.Connections, s.Sessions, s.ReceiveBatch

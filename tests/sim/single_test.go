@@ -86,7 +86,9 @@ func (w *world) single(a *agenda, step plan.Step) {
 // [world.refuseDocument].
 func (w *world) hangProjection(a *agenda, step plan.Step) {
 	w.record.Note(func(run *checker.Run) {
-		run.Sick = append(run.Sick, checker.Sick{Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Reason: "Undecided", Perhaps: true})
+		run.Sick = append(run.Sick, checker.Sick{
+			Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Reason: "Undecided", Perhaps: true, Ends: w.plan.Settings.WatchProcesses,
+		})
 	})
 	returns := make(chan struct{})
 	w.singles.mu.Lock()

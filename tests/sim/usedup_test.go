@@ -198,6 +198,9 @@ func (w *world) settleUsedUp() {
 		run.UsedUp = &checker.UsedUp{
 			Unjudged: w.plan.Settings.GapWait.Duration == 0, First: w.plan.Settings.VersionFirst, Expires: w.plan.Settings.TimeToLive.Duration > 0,
 			AtRest: atRest, Held: held, Type: w.record.Type,
+			Deadly: func(aggregate string, version int64) bool {
+				return w.plan.Settings.WatchProcesses && strings.HasPrefix(w.record.Type(aggregate, version), deadly)
+			},
 		}
 	})
 	if len(aside) == 0 {
@@ -307,6 +310,7 @@ func (w *world) pad(document bson.D) bson.D {
 // coverageOfBroker is what the seeds have met of it.
 type coverageOfBroker struct {
 	usedUp, taken, expired, overtaken, abandoned, deaths int // parked before the last delivery; dead-lettered by the broker; and not to be decided
+	ends                                                 int // parked because they end processes
 	partitioned                                          int // letters of partitioned entities
 	large                                                int // runs with a room that was filled to more than a half
 }
@@ -316,6 +320,8 @@ func (c *coverageOfBroker) add(w *world, run checker.Run) {
 		switch m.Reason {
 		case checker.ReasonDeliveries:
 			c.usedUp++
+		case checker.ReasonEnded:
+			c.ends++
 		case servicebus.UsedUp:
 			c.taken++
 		case servicebus.Expired:
@@ -336,6 +342,6 @@ func (c *coverageOfBroker) add(w *world, run checker.Run) {
 }
 
 func (c coverageOfBroker) String() string {
-	return fmt.Sprintf(" parked before the last delivery:%d dead-lettered by the broker:%d expired:%d overtaken:%d given up for it:%d deaths of a deadly event:%d letters of partitions:%d rooms filled:%d",
-		c.usedUp, c.taken, c.expired, c.overtaken, c.abandoned, c.deaths, c.partitioned, c.large)
+	return fmt.Sprintf(" parked before the last delivery:%d dead-lettered by the broker:%d expired:%d overtaken:%d given up for it:%d deaths of a deadly event:%d parked for them:%d letters of partitions:%d rooms filled:%d",
+		c.usedUp, c.taken, c.expired, c.overtaken, c.abandoned, c.deaths, c.ends, c.partitioned, c.large)
 }

@@ -51,6 +51,9 @@ type Watch struct {
 	seen  atomic.Int64              // when the process showed itself, by the server's clock, in milliseconds
 	off   atomic.Bool               // the collection cannot be used
 
+	ended chan struct{} // closed by End
+	end   func()        // closes ended, once
+
 	mu   sync.Mutex
 	left []bson.ObjectID // records that could not be removed; guarded by mu
 }
@@ -66,14 +69,17 @@ type knowledge struct {
 // New returns the watch of a process. Nothing is read or written before [Watch.Begin].
 func New(readModel *mongo.Database, p projection.Projection, instance string, log *slog.Logger) *Watch {
 	host, _ := os.Hostname() // empty if it has none
-	return &Watch{
+	w := &Watch{
 		// A record is to survive this process, not the database's primary.
 		collection: readModel.Collection(Collection(p), options.Collection().
 			SetWriteConcern(writeconcern.W1()).SetReadConcern(readconcern.Local()).SetReadPreference(readpref.Primary())),
 		self:  process{ID: bson.NewObjectID(), Instance: instance, Host: host, PID: os.Getpid()},
 		log:   log,
 		trial: semaphore.NewWeighted(all),
+		ended: make(chan struct{}),
 	}
+	w.end = sync.OnceFunc(func() { close(w.ended) })
+	return w
 }
 
 // Collection returns the name of a projection's collection.
@@ -113,6 +119,7 @@ func (w *Watch) Run(ctx context.Context) {
 
 // End removes what is recorded of the process, which stops. Nothing is recorded afterwards.
 func (w *Watch) End(ctx context.Context) error {
+	w.end()
 	if w.off.Swap(true) {
 		return nil
 	}
@@ -343,8 +350,17 @@ func (w *Watch) record(ctx context.Context, alone bool, changes ...*envelope.Cha
 		if w.off.Load() { // the process stops, and has removed its records
 			return
 		}
+		// Also until the process ends: the driver does not give up a command that waits for a
+		// server once its client is disconnected.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTimeout)
 		defer cancel()
+		go func() {
+			select {
+			case <-w.ended:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
 		if err := w.remove(ctx, r.ID); err != nil && !w.off.Load() {
 			w.log.Debug("record of events in hand not removed yet", telemetry.KeyError, err)
 		}

@@ -62,7 +62,7 @@ func (m *mortal) start() *world.Projector {
 	}
 	return m.StartProjector(func(c *projector.Config, o *projector.Options) {
 		s.settings(nil)(c, o)
-		c.WatchProcesses, o.Instance = true, "the-replica"
+		o.Instance = "the-replica"
 	})
 }
 

@@ -26,6 +26,9 @@ type Sick struct {
 	// Reason is the dead-letter reason of the first blocked event; empty if the projection refused
 	// it.
 	Reason string
+	// Ends means that the first blocked event may be found to end processes, so that its reason may
+	// be [ReasonEnded].
+	Ends bool
 	// Perhaps means that the aggregate need not be parked. If it is not, nothing of it is set aside
 	// and all of it is visible.
 	Perhaps bool
@@ -44,6 +47,9 @@ const (
 	reasonPoison = "ProjectionFailed"
 	reasonParked = "AggregateParked"
 )
+
+// ReasonEnded is the dead-letter reason of an event that two processes had in hand when they ended.
+const ReasonEnded = "ProcessEnded"
 
 // judgePoison checks the aggregates that had to be parked, and which aggregates something was set
 // aside of.
@@ -123,6 +129,9 @@ func (p *patient) aside(m Aside, version int64, repeated bool) error {
 	switch {
 	case p.Garbage == nil && version == p.Before+1:
 		reason = cmp.Or(p.Reason, reasonPoison)
+		if p.Ends && m.Reason == ReasonEnded {
+			reason = ReasonEnded
+		}
 	case p.Garbage != nil && m.MessageID == p.Garbage.MessageID:
 		switch {
 		case !first:

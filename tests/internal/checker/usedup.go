@@ -23,6 +23,9 @@ type UsedUp struct {
 	// Held is the read model before anything was replayed, and Type returns the type of an event.
 	Held *history.Model
 	Type func(aggregate string, version int64) string
+	// Deadly reports whether an event ends every process that has it in hand, and may be parked for
+	// it; nil: none does.
+	Deadly func(aggregate string, version int64) bool
 	// Abandoned are the events that the operator dropped because they had been overtaken and were
 	// not applied.
 	Abandoned []Given
@@ -166,6 +169,14 @@ func (l *letters) add(r Run, aggregate string, version int64, m Aside) error {
 	case reasonParked:
 		if l.parked == 0 && !l.stands(r, aggregate) {
 			return fmt.Errorf("%w: %s: version %d is set aside behind nothing", ErrSkipped, aggregate, version)
+		}
+		return nil
+	case ReasonEnded:
+		if r.UsedUp.Deadly == nil || !r.UsedUp.Deadly(aggregate, version) {
+			return fmt.Errorf("%w: %s: version %d is parked as %s, and ends no process", ErrSkipped, aggregate, version, m.Reason)
+		}
+		if l.parked == 0 || version < l.parked {
+			l.parked = version
 		}
 		return nil
 	case reasonGap, ReasonDeliveries:

@@ -47,7 +47,7 @@ func (w *World) ProjectorConfig() projector.Config {
 		MaxSessions: 8, ReceiveBatch: 100,
 		SessionIdle: 2 * time.Second, SessionMaxHold: 30 * time.Second,
 		AcceptTimeout: time.Minute, ApplyTimeout: 10 * time.Second, SettleTimeout: 5 * time.Second,
-		VersionGapWait: 30 * time.Second, UndecidedAfter: 10 * time.Minute,
+		VersionGapWait: 30 * time.Second, UndecidedAfter: 10 * time.Minute, WatchProcesses: true,
 		ShutdownTimeout: 20 * time.Second,
 	}
 }

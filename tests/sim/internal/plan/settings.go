@@ -63,6 +63,8 @@ type Settings struct {
 	// UndecidedAfter is UNDECIDED_AFTER, and ApplyTimeout APPLY_TIMEOUT; 0: the default.
 	UndecidedAfter Duration `json:"undecidedAfter,omitzero"`
 	ApplyTimeout   Duration `json:"applyTimeout,omitzero"`
+	// WatchProcesses is WATCH_PROCESSES.
+	WatchProcesses bool `json:"watchProcesses,omitempty"`
 	// Healthy is how many aggregates have an event every few seconds, and nothing that goes wrong
 	// with them.
 	Healthy int `json:"healthy,omitempty"`

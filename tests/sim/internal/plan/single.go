@@ -61,6 +61,10 @@ func (d *drawing) singles(r *rand.Rand) {
 		slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 	}()
 	s := &d.plan.Settings
+	s.WatchProcesses = r.IntN(2) == 0
+	if patient := r.IntN(2) == 0; patient && s.WatchProcesses && s.Deliveries > 0 {
+		s.Deliveries = 50 // processes end often enough to show which event ends them
+	}
 	for n := range d.plan.Steps {
 		if manner := []string{"", "", "", PanicsLate, PanicsLate, Unencodable, TooLarge, Grows}[r.IntN(8)]; d.plan.Steps[n].Kind == Poison {
 			d.plan.Steps[n].Manner = manner
