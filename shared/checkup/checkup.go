@@ -15,22 +15,22 @@ type Finding struct {
 	Check string `json:"check"`
 	OK    bool   `json:"ok"`
 	// The finding, for people.
-	Says string `json:"says"`
+	Message string `json:"message"`
 	// The remedy, if it is a problem.
-	Mend string `json:"mend,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
 }
 
 // Findings are the results so far, in order. The zero value is empty and ready to use.
 type Findings []Finding
 
 // OK adds a check that found no problem.
-func (f *Findings) OK(check, says string, args ...any) {
-	*f = append(*f, Finding{Check: check, OK: true, Says: fmt.Sprintf(says, args...)})
+func (f *Findings) OK(check, message string, args ...any) {
+	*f = append(*f, Finding{Check: check, OK: true, Message: fmt.Sprintf(message, args...)})
 }
 
 // Problem adds a check that found a problem, with how to fix it.
-func (f *Findings) Problem(check, mend, says string, args ...any) {
-	*f = append(*f, Finding{Check: check, Says: fmt.Sprintf(says, args...), Mend: mend})
+func (f *Findings) Problem(check, remedy, message string, args ...any) {
+	*f = append(*f, Finding{Check: check, Message: fmt.Sprintf(message, args...), Remedy: remedy})
 }
 
 // Healthy reports that no check found a problem.
@@ -48,10 +48,10 @@ func (f Findings) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, one := range f {
 		if one.OK {
-			fmt.Fprintf(w, "ok\t%s\t%s\n", one.Check, terminal.Printable(one.Says))
+			fmt.Fprintf(w, "ok\t%s\t%s\n", one.Check, terminal.Printable(one.Message))
 			continue
 		}
-		fmt.Fprintf(w, "PROBLEM\t%s\t%s. To fix it: %s\n", one.Check, terminal.Printable(one.Says), terminal.Printable(one.Mend))
+		fmt.Fprintf(w, "PROBLEM\t%s\t%s. To fix it: %s\n", one.Check, terminal.Printable(one.Message), terminal.Printable(one.Remedy))
 	}
 	_ = w.Flush()
 }

@@ -54,8 +54,8 @@ func TestAServerThatClosesConnectionsIsSaidToDifferInTLS(t *testing.T) {
 		var found checkup.Findings
 		require.False(t, found.Mongo(t.Context(), client, "mongodb", "MONGODB_URI", "change streams"))
 		require.Len(t, found, 1)
-		require.Contains(t, found[0].Says, want[0], query)
-		require.Contains(t, found[0].Mend, want[1], query)
+		require.Contains(t, found[0].Message, want[0], query)
+		require.Contains(t, found[0].Remedy, want[1], query)
 		require.NoError(t, client.Disconnect(t.Context()))
 	}
 }
@@ -75,9 +75,9 @@ func TestEachCauseOfSilenceHasItsOwnWords(t *testing.T) {
 		var found checkup.Findings
 		require.False(t, found.Mongo(t.Context(), client, "mongodb", "MONGODB_URI", "change streams"))
 		require.Len(t, found, 1)
-		require.Contains(t, found[0].Says, says)
-		require.NotContains(t, found[0].Says+found[0].Mend, "hunter2")
-		require.Contains(t, found[0].Mend, "MONGODB_URI")
+		require.Contains(t, found[0].Message, says)
+		require.NotContains(t, found[0].Message+found[0].Remedy, "hunter2")
+		require.Contains(t, found[0].Remedy, "MONGODB_URI")
 		require.NoError(t, client.Disconnect(t.Context()))
 	}
 }

@@ -268,5 +268,5 @@ func TestADiagnosisIsShownAndJudged(t *testing.T) {
 	require.Regexp(t, `(?s)ok +settings .*ok +lock +it turns`, out.String())
 	out.Reset()
 	require.ErrorIs(t, commandline.Diagnose(&out, true, ill), commandline.ErrFound)
-	require.Contains(t, out.String(), `"mend": "oil it"`)
+	require.Contains(t, out.String(), `"remedy": "oil it"`)
 }

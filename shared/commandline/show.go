@@ -26,7 +26,7 @@ func WriteJSON(out io.Writer, value any) error {
 // Diagnose prints what a doctor found. It begins with the settings, which could be read, or there
 // would be no diagnosis. The error is [ErrFound] if there is a problem.
 func Diagnose(out io.Writer, asJSON bool, found checkup.Findings) error {
-	found = append(checkup.Findings{{Check: "settings", OK: true, Says: "all can be read and agree"}}, found...)
+	found = append(checkup.Findings{{Check: "settings", OK: true, Message: "all can be read and agree"}}, found...)
 	if err := Show(out, asJSON, found); err != nil {
 		return err
 	}

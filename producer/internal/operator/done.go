@@ -27,7 +27,7 @@ type Result struct {
 	// BrokeLeaseOf is the leader whose lease was broken.
 	BrokeLeaseOf string `json:"broke_lease_of,omitempty"`
 	// Message is the text for the operator.
-	Message string `json:"says"`
+	Message string `json:"message"`
 }
 
 // print prints the result of a command, as JSON or text.

@@ -18,9 +18,9 @@ import (
 
 // Finding is one document that differs.
 type Finding struct {
-	Collection string   `json:"collection"`
-	ID         string   `json:"id"` // Extended JSON
-	Says       []string `json:"says"`
+	Collection  string   `json:"collection"`
+	ID          string   `json:"id"` // Extended JSON
+	Differences []string `json:"differences"`
 	// Why is how far the aggregates that write to it are applied, if that explains the difference.
 	Why string `json:"why"`
 
@@ -154,7 +154,7 @@ func (r Report) Print(out io.Writer, shown int) {
 			fmt.Fprintf(out, "… and %d more (--json has them)\n", len(r.Findings)-shown)
 			break
 		}
-		fmt.Fprintf(out, "%s %s: %s\n    %s\n", f.Collection, terminal.Printable(f.ID), terminal.Printable(strings.Join(f.Says, "; ")), terminal.Printable(f.Why))
+		fmt.Fprintf(out, "%s %s: %s\n    %s\n", f.Collection, terminal.Printable(f.ID), terminal.Printable(strings.Join(f.Differences, "; ")), terminal.Printable(f.Why))
 	}
 	if r.Sampled && r.Scanned {
 		fmt.Fprintf(out, "%s does not declare what its documents are keyed by (KeyedBy of projection.Collection), so the whole source was read\n", r.Projection)

@@ -234,7 +234,7 @@ func (p *pass) compare(ctx context.Context, collection string, filter bson.D) er
 		}
 		p.compared++
 		p.found = append(p.found, Finding{
-			Collection: collection, ID: memory.Text(want[0].Value), Says: []string{"is missing"},
+			Collection: collection, ID: memory.Text(want[0].Value), Differences: []string{"is missing"},
 			target: target{collection, key, want[0].Value},
 		})
 	}
@@ -261,13 +261,13 @@ func (p *pass) compareDocument(collection string, raw bson.Raw, seen map[string]
 		return nil
 	}
 	p.compared++
-	says := []string{"exists, but no event of the source creates it"}
+	differences := []string{"exists, but no event of the source creates it"}
 	if want, expected := p.store.ByKey(collection, inner); expected {
-		says = memory.Diff(want, withoutGuard(got))
+		differences = memory.Diff(want, withoutGuard(got))
 	}
-	if len(says) > 0 {
+	if len(differences) > 0 {
 		p.found = append(p.found, Finding{
-			Collection: collection, ID: memory.Text(id), Says: says,
+			Collection: collection, ID: memory.Text(id), Differences: differences,
 			target: target{collection, key, id}, state: part(string(raw)),
 		})
 	}

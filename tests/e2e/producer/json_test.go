@@ -44,7 +44,7 @@ func TestEveryCommandOfTheProducerPrintsJSON(t *testing.T) {
 		require.InDelta(t, 1, rewound["generation"], 0)
 		require.Equal(t, "shop.events.json.epoch-1", rewound["old_record"])
 		require.Equal(t, middle.UTC().Format(time.RFC3339), rewound["to"])
-		require.Contains(t, rewound["says"], "publishes every change after this point again")
+		require.Contains(t, rewound["message"], "publishes every change after this point again")
 		require.InDelta(t, 3, printed("session-key", "bucket:8", "--drained")["epoch"], 0)
 		token, err := json.Marshal(printed("token", "show")["token"])
 		require.NoError(t, err)

@@ -174,8 +174,8 @@ func TestDoctorOfAProjector(t *testing.T) {
 		require.Regexp(w, `PROBLEM +write +the deployment has no transactions`, w.OperateProjector(nil, "doctor").Out)
 
 		var found []struct {
-			Check, Says, Mend string
-			OK                bool
+			Check, Message, Remedy string
+			OK                     bool
 		}
 		require.NoError(w, json.Unmarshal([]byte(w.OperateProjector(nil, "doctor", "--json").Out), &found))
 		require.Equal(w, "settings", found[0].Check)

@@ -25,7 +25,7 @@ type verified struct {
 	Sampled, Scanned             bool
 	Findings                     []struct {
 		Collection, ID, Why string
-		Says                []string
+		Differences         []string
 	}
 }
 

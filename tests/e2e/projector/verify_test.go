@@ -117,7 +117,7 @@ func TestVerifyTellsALagFromADifference(t *testing.T) {
 			Differing int
 			Findings  []struct {
 				Collection, ID, Why string
-				Says                []string
+				Differences         []string
 			}
 		}
 		got := w.OperateProjector(nil, "verify", "--json")
