@@ -13,7 +13,7 @@ export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 
 # The variables that a target takes, and the settings that "make run" hands on to the producer. Another one on the
 # command line is a mistake: the run would not do what was asked for.
-VARIABLES := ARGS AZURITE BUILD CHAOS CLIENTS EXPECT FAILOVERS INPUT LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PRODUCERS PROJECTION \
+VARIABLES := ARGS AZURITE BUILD CHAOS CLIENTS EXPECT FAILOVERS FROM INPUT LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PRODUCERS PROJECTION \
 	PROJECTORS QUIET RATE REPORT RINGS ROUNDS RUNS SEED SEEDS SESSION_KEY SHELL STOP TROUBLE VERSION WRITE_LOAD GO% CGO% \
 	MONGODB_DATABASE MONGODB_COLLECTION AGGREGATE_ID_PATH OPERATIONS ON_UNKNOWN_AGGREGATE EVENT_TYPE_PATH VERSION_PATH FULL_DOCUMENT% \
 	ON_COLLECTION_REPLACED
@@ -76,8 +76,8 @@ clients: ## other languages' official clients against the embedded servers, Java
 	CLIENTS=all go test -count 1 ./tests/emulator/conformance/clients
 
 .PHONY: sim
-sim: ## the simulation, over SEEDS=2000 seeds
-	GOGC=400 SIM_SEEDS=$(or $(SEEDS),2000) go test -timeout 60m ./tests/sim
+sim: ## the simulation, over SEEDS=2000 seeds; FROM=60: the seeds alone, from that one on
+	GOGC=400 SIM_SEEDS=$(or $(SEEDS),2000) go test -timeout 60m ./tests/sim $(if $(FROM),-run 'TestSimulation$$/^seed$$' -from $(FROM))
 
 .PHONY: chaos
 chaos: ## services as processes, killed and stopped at every step: ROUNDS=200, STOP=30 s, RINGS=8; FAILOVERS=30 measures failover, LATENCY=20 ms
