@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector/internal/build"
+	"github.com/sluice-cdc/sluice/projector/internal/suspects"
 	"github.com/sluice-cdc/sluice/projector/internal/views"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/commandline"
@@ -64,7 +65,7 @@ func dropVersion(ctx context.Context, p *Projector, r Request) error {
 	if err := p.unsubscribed(ctx, r); err != nil {
 		return err
 	}
-	names, err := existing(ctx, database, p.Applier.Collections())
+	names, err := existing(ctx, database, append(p.Applier.Collections(), suspects.Collection(p.Projection)))
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ func version(v int) func(*projector.Config, *projector.Options) {
 			setting = fmt.Sprintf("revised:%d", v)
 		}
 		builds(setting)(c, o)
+		c.WatchProcesses = true
 		if err := o.Projections.Register(revised{fmt.Sprint("code ", v)}); err != nil {
 			panic(err)
 		}
@@ -232,7 +233,7 @@ func TestG6AVersionInUseIsNotDropped(t *testing.T) {
 		require.Zero(w, command(w, 1, "switch", "revised", "--to", "1").Code)
 		collections := func() (names []string) {
 			names, err := w.Client.Database(world.ReadModel).ListCollectionNames(w.Context(), bson.D{{Key: "name", Value: bson.D{
-				{Key: "$in", Value: bson.A{"accounts", "types", "revised_positions"}},
+				{Key: "$in", Value: bson.A{"accounts", "types", "revised_positions", "revised_processes"}},
 			}}})
 			require.NoError(w, err)
 			return names
@@ -242,7 +243,7 @@ func TestG6AVersionInUseIsNotDropped(t *testing.T) {
 			answer := command(w, 1, append([]string{"drop", "revised"}, args...)...)
 			require.NotZero(w, answer.Code)
 			require.Contains(w, answer.Err+answer.Out, says)
-			require.Len(w, collections(), 3)
+			require.Len(w, collections(), 4)
 		}
 		refused("needs --version: a version of the projection, 1 or more", "--yes")
 		refused("the settings are those of version 1 of revised, and this is about version 2", "--version", "2", "--yes")
@@ -262,7 +263,8 @@ func TestG6AVersionInUseIsNotDropped(t *testing.T) {
 		require.Contains(w, without("--subscription-deleted").Out, "Nothing is dropped yet")
 		appendEvent(w, versions, "a0") // version 1 may be handling it
 		require.NoError(w, w.Bus.RemoveSubscription(world.Topic, world.Subscription))
-		refused("would drop accounts (about 3 documents)\nwould drop revised_positions (about 3 documents)\nwould drop types (about 1 document)\n"+
+		refused("would drop accounts (about 3 documents)\nwould drop revised_positions (about 3 documents)\n"+
+			"would drop revised_processes (about 1 document)\nwould drop types (about 1 document)\n"+
 			"Nothing is dropped yet. To go on: projector drop revised --version 1 --yes\n", "--version", "1")
 		var dropped world.Operated
 		var dropping sync.WaitGroup
