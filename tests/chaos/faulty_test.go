@@ -405,7 +405,7 @@ func (f *faulty) outcome(r *ring, run checker.Run) checker.Run {
 	judged.Expected, totals = f.fold(judged)
 	if r.options.fault.own {
 		judged.ExpectedTotals = totals
-		judged.ActualTotals, err = ledger.ReadTotals(r.Context(), r.model.Database())
+		judged.ActualTotals, err = ledger.ReadTotals(r.Context(), r.model.Database(), "")
 		require.NoError(r, err)
 	}
 	return judged

@@ -150,6 +150,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 	case plan.LastDeadly: // it waits, see settleUsedUp
 	case plan.Repair:
 		w.repair(step)
+	case plan.NewVersion:
+		w.newVersion(step)
 	case plan.TakeOut, plan.Deadly:
 		w.usedUp(step)
 	default:

@@ -67,7 +67,7 @@ func (w *world) refuseDocument(a *agenda, step plan.Step) {
 		run.Sick = append(run.Sick, checker.Sick{Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Reason: reason, Perhaps: true})
 	})
 	end := sync.OnceFunc(w.mongo.RefuseWrites(func(write mongo.Writing) int32 {
-		if write.Database != readModel || write.ID != step.Aggregate || !holdsStubborn(write.Document) {
+		if write.Database != readModel || write.Collection != w.plan.Settings.Projection || write.ID != step.Aggregate || !holdsStubborn(write.Document) {
 			return 0
 		}
 		w.refusals.refused.Add(1)

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,7 +12,6 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
-	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
@@ -49,27 +47,14 @@ func (w *world) repair(step plan.Step) {
 		for _, after := range step.KilledDrops {
 			w.killedBy(after.Duration, knows, repair...)
 		}
-		until := func(ok func(code int) bool, args ...string) bool {
-			for end := time.Now().Add(settled); ; pause(ctx, 5*time.Second) {
-				code, out := w.commandBy(ctx, network.NewLink(w.busHub), network.NewLink(w.mongoHub), knows, args...)
-				w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, out)
-				switch {
-				case ok(code):
-					return true
-				case time.Now().After(end):
-					w.record.End(strings.Join(args, " "), fmt.Errorf("exit code %d: %s", code, out))
-					return false
-				}
-			}
-		}
-		if !until(func(code int) bool { return code == commandline.ExitOK }, repair...) {
+		if !w.until(func(code int) bool { return code == commandline.ExitOK }, knows, repair...) {
 			return
 		}
 		w.repaired.Add(1)
 		// What a command that was killed had in hand was locked. It is only to be removed: a replay
 		// applies nothing of it.
 		if w.isAside(step.Aggregate) {
-			until(func(int) bool { return !w.isAside(step.Aggregate) }, "parked", "replay", step.Aggregate)
+			w.until(func(int) bool { return !w.isAside(step.Aggregate) }, knows, "parked", "replay", step.Aggregate)
 		}
 	})
 }

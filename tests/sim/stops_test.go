@@ -45,8 +45,11 @@ func (w *world) stops() (all []stop) {
 	return all
 }
 
-// expected reports whether a producer may end with an error.
+// expected reports whether a service may end with an error.
 func (w *world) expected(err error) bool {
+	if w.versions.dropping.Load() && err != nil && strings.Contains(err.Error(), "this version of the projection was dropped") {
+		return true
+	}
 	for _, s := range w.decisions {
 		if err != nil && strings.Contains(err.Error(), s.says) {
 			return true

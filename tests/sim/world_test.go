@@ -71,6 +71,7 @@ type world struct {
 	repaired   atomic.Int64 // aggregates
 
 	refusals *refusals
+	versions versions
 	singles  singles
 	deaths   int         // of projectors, of deadly events; the driver's goroutine alone
 	mended   atomic.Bool // the projections can apply poison

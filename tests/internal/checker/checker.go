@@ -45,7 +45,7 @@ var (
 func Promises() []error {
 	return []error{
 		ErrUncovered, ErrEpoch, ErrBackwards, ErrLease, ErrUnfenced, history.ErrMisrouted, history.ErrUnguarded, history.ErrUncommitted,
-		history.ErrDoubled, history.ErrReordered, ErrPoison, ErrSkipped, history.ErrLost, ErrGaveUp, ErrWaits, ErrStuck,
+		history.ErrDoubled, history.ErrReordered, ErrPoison, ErrSkipped, history.ErrLost, ErrView, ErrGaveUp, ErrWaits, ErrStuck,
 	}
 }
 
@@ -103,6 +103,8 @@ type Run struct {
 	// ExpectedTotals and ActualTotals are the documents that many aggregates feed; nil if the
 	// projection has none.
 	ExpectedTotals, ActualTotals *history.Model
+	// Versions is what is known of a second version of the projection; nil if there is none.
+	Versions *Versions
 	// Sick are the aggregates that must be parked. Aside holds what was set aside of them, and of
 	// others, which is an error.
 	Sick  []Sick
@@ -166,6 +168,7 @@ func Judge(r Run) []error {
 	found = append(found, judgeModel("read model beside the poison", r.ExpectedBefore, r.ActualBefore)...)
 	found = append(found, judgeModel("read model", r.Expected, r.Actual)...)
 	found = append(found, judgeModel("totals", r.ExpectedTotals, r.ActualTotals)...)
+	found = append(found, judgeVersions(r.Versions)...)
 	return found
 }
 

@@ -21,7 +21,8 @@ import (
 // Name is the name of the projection, and of the collection of its timelines.
 const Name = "ledger"
 
-const totalsName = "ledger_totals"
+// TotalsName is the name of the collection of its totals.
+const TotalsName = "ledger_totals"
 
 // Projection is the ledger.
 type Projection struct{}
@@ -40,14 +41,15 @@ func (Projection) Project(e projection.Event) ([]projection.Write, error) {
 		u.Ops = append(u.Ops, projection.Set(projection.GuardField+".streams."+projection.EscapeKey(e.Stream)+".position", e.Position))
 		kind, _ := e.Document().Lookup("type").StringValueOK()
 		writes[n] = u
-		writes = append(writes, projection.Update(totalsName, kind, projection.Inc("events", 1)))
+		writes = append(writes, projection.Update(TotalsName, kind, projection.Inc("events", 1)))
 	}
 	return writes, err
 }
 
-// ReadTotals reads the number of events of each type from the ledger in this database.
-func ReadTotals(ctx context.Context, readModel *mongo.Database) (*history.Model, error) {
-	cursor, err := readModel.Collection(totalsName).Find(ctx, bson.D{})
+// ReadTotals reads the number of events of each type from the ledger in this database, of the
+// version whose collections have the suffix.
+func ReadTotals(ctx context.Context, readModel *mongo.Database, suffix string) (*history.Model, error) {
+	cursor, err := readModel.Collection(TotalsName+suffix).Find(ctx, bson.D{})
 	if err != nil {
 		return nil, fmt.Errorf("read totals: %w", err)
 	}

@@ -39,6 +39,7 @@ func Draw(seed uint64) Plan {
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
 	d.repairs(rand.New(rand.NewPCG(seed, 0x9e)))
+	d.versions(rand.New(rand.NewPCG(seed, 0x2b)))
 	return d.plan
 }
 

@@ -127,6 +127,7 @@ var needs = map[Kind]string{
 	ExpireImages: "", SlowOpening: "delay", ReplaceCollection: "stream", Rewind: "stream for", RefuseMessage: "aggregate total answer",
 	TakeOut: "aggregate total answer", Deadly: "aggregate total for", LastDeadly: "aggregate total for",
 	Repair:         "aggregate total delay",
+	NewVersion:     "total delay",
 	RefuseDocument: "aggregate total code", SmallTransactions: "times code for", SlowEvents: "delay for",
 	HangProjection: "aggregate total", EndAMQPSessions: "", FailConcerns: "times code command", RefuseSession: "aggregate answer condition for",
 	RefusePartition: "times answer condition for", RefuseCollection: "collection code for",

@@ -37,5 +37,5 @@ func (s Step) repair() string {
 		return fmt.Sprintf("behind version %d of %d of %s its read model becomes wrong, and the operator repairs it while the others come one by one; "+
 			"reads of MongoDB take %s%s", s.Before, s.Total, s.Aggregate, s.Delay, killed(s.KilledDrops))
 	}
-	return string(s.Kind)
+	return s.version()
 }

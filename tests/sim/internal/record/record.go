@@ -262,10 +262,20 @@ func (r *Record) Dropped() (n int64) {
 // Fold returns the read model of the committed events that must be visible, and how many there are
 // of each type. occurred returns the time in an event.
 func (r *Record) Fold(occurred func(c history.Commit, kind string) string) (timelines, totals *history.Model) {
+	return r.fold(occurred, nil)
+}
+
+// fold folds the events that must be visible, or those that visible reports to be.
+func (r *Record) fold(
+	occurred func(c history.Commit, kind string) string, visible func(history.Commit) bool,
+) (timelines, totals *history.Model) {
 	timelines, totals = &history.Model{}, &history.Model{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	visible, rank, counts := r.run.Visible(), r.run.Ranks(), map[string]int64{}
+	if visible == nil {
+		visible = r.run.Visible()
+	}
+	rank, counts := r.run.Ranks(), map[string]int64{}
 	for n, c := range r.run.Committed {
 		if visible(c) {
 			timelines.Fold(c.Aggregate, rank(c), r.kinds[n], occurred(c, r.kinds[n]))
@@ -276,6 +286,11 @@ func (r *Record) Fold(occurred func(c history.Commit, kind string) string) (time
 		totals.Put(kind, history.Summary{Events: n})
 	}
 	return timelines, totals
+}
+
+// FoldAll is [Record.Fold] of every committed event.
+func (r *Record) FoldAll(occurred func(c history.Commit, kind string) string) (timelines, totals *history.Model) {
+	return r.fold(occurred, func(history.Commit) bool { return true })
 }
 
 // Leader returns the instance that wrote a checkpoint last; empty before the first write.
