@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -202,7 +203,7 @@ func (w *world) tooEarly() {
 	}
 	w.commit(w.Context(), func() error {
 		err := w.client.Database(readModel).Collection(w.plan.Settings.Projection+"_v2_build").FindOne(w.Context(), bson.D{{Key: "_id", Value: "state"}}).Decode(&state)
-		if err == driver.ErrNoDocuments {
+		if errors.Is(err, driver.ErrNoDocuments) {
 			return nil
 		}
 		return err
