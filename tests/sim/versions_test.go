@@ -145,6 +145,7 @@ func (w *world) newVersion(step plan.Step) {
 		w.versions.projectors = append(w.versions.projectors, s)
 		if step.Early {
 			s.start()
+			pause(ctx, time.Duration(random.Int64N(int64(5*time.Second)))) // events come, and wait
 		}
 		build := []string{"build", "--chunk", fmt.Sprint(step.Total), "--parallel", fmt.Sprint(step.Before)}
 		w.slow("find", 40, step.Delay.Duration)
@@ -228,7 +229,7 @@ func (w *world) attempts() {
 // readView reads the whole view again and again until ctx ends, as a reader of the application
 // does.
 func (w *world) readView(ctx context.Context) {
-	for ; ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
+	for ; ctx.Err() == nil; pause(ctx, 50*time.Millisecond) {
 		read, err := w.readViewOnce(ctx)
 		if err != nil {
 			continue // a fault of MongoDB
