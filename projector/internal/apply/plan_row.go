@@ -83,7 +83,7 @@ func (g *group) repeats(s guardState) bool {
 // unclear reports whether the first change is a row of which the guard does not show whether it was
 // applied.
 func (g *group) unclear(s guardState) bool {
-	if len(g.events) == 0 || !s.guarded {
+	if len(g.events) == 0 || s.position == "" { // a parking alone leaves an empty one
 		return false
 	}
 	switch g.rule() {
@@ -99,15 +99,15 @@ func (g *group) unclear(s guardState) bool {
 // rowCondition returns what the guard at a path must not be for the group's first change to be
 // applied.
 func (g *group) rowCondition(at string) bson.A {
-	exists := func(yes bool) bson.D { return bson.D{{Key: "$exists", Value: yes}} }
+	applied := bson.E{Key: at + guardPosition, Value: bson.D{{Key: "$gt", Value: ""}}}
 	switch g.rule() {
 	case onlyNew:
-		return bson.A{bson.D{{Key: at + guardPosition, Value: exists(true)}}}
+		return bson.A{bson.D{applied}}
 	case byVersion:
 		first := g.events[0].change
 		never := bson.A{bson.D{{Key: at + guardVersion, Value: bson.D{{Key: "$gte", Value: first.Version}}}}}
 		if first.Row == envelope.RowRepeat {
-			never = append(never, bson.D{{Key: at + guardPosition, Value: exists(true)}, {Key: at + guardVersion, Value: exists(false)}})
+			never = append(never, bson.D{applied, {Key: at + guardVersion, Value: bson.D{{Key: "$exists", Value: false}}}})
 		}
 		return never
 	case byPosition:

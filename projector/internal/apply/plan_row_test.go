@@ -15,6 +15,7 @@ func TestWhatTheGuardShowsOfARow(t *testing.T) {
 	guarded := func(version int64) guardState {
 		return guardState{exists: true, guarded: true, position: "82", version: version}
 	}
+	parked := guardState{exists: true, guarded: true, parked: &Record{}}
 	for name, test := range map[string]struct {
 		row            envelope.Row
 		version        int64
@@ -30,6 +31,8 @@ func TestWhatTheGuardShowsOfARow(t *testing.T) {
 		"the next version":                               {envelope.RowRepeat, 4, false, increments, guarded(3), false, false},
 		"a new aggregate":                                {envelope.RowRepeat, 4, false, increments, guardState{}, false, false},
 		"no version, of a new aggregate":                 {envelope.RowRepeat, 0, false, increments, guardState{exists: true}, false, false},
+		"no version, parked before anything was applied": {envelope.RowRepeat, 0, false, increments, parked, false, false},
+		"a version, parked before anything was applied":  {envelope.RowRepeat, 4, false, increments, parked, false, false},
 		"no version":                                     {envelope.RowRepeat, 0, false, increments, guarded(3), false, true},
 		"no version, in a new stream":                    {envelope.RowInitial, 0, false, increments, guarded(3), false, false},
 		"no version, of a whole document":                {envelope.RowRepeat, 0, false, replaces, guarded(3), false, false},
