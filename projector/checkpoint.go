@@ -51,7 +51,10 @@ func (c *Config) stream(ctx context.Context, o Options) (s build.Stream, err err
 	var record struct {
 		Stream   string `json:"stream"`
 		Position string `json:"position"`
-		Reading  struct {
+		Snapshot *struct {
+			Done bool `json:"done"`
+		} `json:"snapshot"`
+		Reading struct {
 			AggregateIDPath string `json:"aggregateIdPath"`
 			VersionPath     string `json:"versionPath"`
 			Pipeline        string `json:"pipeline"`
@@ -67,7 +70,7 @@ func (c *Config) stream(ctx context.Context, o Options) (s build.Stream, err err
 		return s, fmt.Errorf("the checkpoint of stream %s has no position as yet, or an earlier version wrote it: let its producer lead for a moment", name)
 	}
 	return build.Stream{
-		Name: record.Stream, Position: record.Position,
+		Name: record.Stream, Position: record.Position, Snapshot: record.Snapshot != nil && !record.Snapshot.Done,
 		Collection: r.Collection, AggregatePath: r.AggregateIDPath, VersionPath: r.VersionPath, Pipeline: r.Pipeline, Operations: r.Operations,
 	}, nil
 }

@@ -58,6 +58,8 @@ const askEvery = 10 * time.Second
 type Stream struct {
 	Name     string
 	Position string // of the checkpoint
+	// Snapshot reports whether a snapshot is being published within the stream.
+	Snapshot bool
 	// Collection, AggregatePath, VersionPath, Pipeline and Operations are what it publishes, in the
 	// producer's words.
 	Collection, AggregatePath, VersionPath, Pipeline, Operations string
@@ -150,6 +152,9 @@ func (s Stream) check(source verify.Source, operations string) error {
 	case !envelope.Sortable(s.Position):
 		return fmt.Errorf("the positions of stream %s are counted (%q), as on Azure DocumentDB, so no position stands for a time of the source: "+
 			"a read model cannot be built beside it", s.Name, s.Position)
+	case s.Snapshot:
+		return fmt.Errorf("a snapshot is being published within stream %s: its rows have later positions than what is read now, and would count a second "+
+			"time. Run the command again once the snapshot is complete (`producer status`)", s.Name)
 	case s.Collection != "" && s.Collection != source.String():
 		return fmt.Errorf("stream %s is of %s, and SOURCE_DATABASE and SOURCE_COLLECTION name %s", s.Name, s.Collection, source)
 	case s.AggregatePath != source.AggregatePath:

@@ -27,8 +27,9 @@ func TestG6AStreamThatDocumentsDoNotShowIsRefused(t *testing.T) {
 		"is of shop.others, and SOURCE_DATABASE and SOURCE_COLLECTION name shop.events": func(s *Stream) { s.Collection = "shop.others" },
 		"has AGGREGATE_ID_PATH=customerId":                                              func(s *Stream) { s.AggregatePath = "customerId" },
 		"has VERSION_PATH=revision":                                                     func(s *Stream) { s.VersionPath = "revision" },
-		"has a PIPELINE":                                                                func(s *Stream) { s.Pipeline = `[{"$match": {}}]` },
-		"publishes insert,update: a document shows its last state":                      func(s *Stream) { s.Operations = "insert,update" },
+		"a snapshot is being published within stream shop.events":                       func(s *Stream) { s.Snapshot = true },
+		"has a PIPELINE": func(s *Stream) { s.Pipeline = `[{"$match": {}}]` },
+		"publishes insert,update: a document shows its last state": func(s *Stream) { s.Operations = "insert,update" },
 	} {
 		t.Run(reason, func(t *testing.T) {
 			wrong := right

@@ -457,3 +457,39 @@ func TestG6ASnapshotOfCountedPositionsIsRefused(t *testing.T) {
 		require.ErrorContains(w, err, "no snapshot can be published")
 	})
 }
+
+// G3, G6: no aggregate is repaired and nothing is built while a snapshot is being published, whose
+// rows have later positions than what would be read. Without VERSION_GAP_WAIT they would count a
+// second time.
+func TestG3NothingIsRepairedOrBuiltWithinASnapshot(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		indexedForSnapshots(w)
+		versions := map[string]int{}
+		for n := range 40 {
+			appendEvent(w, versions, fmt.Sprintf("a%d", n%2))
+		}
+		set := func(c *projector.Config, o *projector.Options) {
+			builds("timeline")(c, o)
+			c.VersionGapWait = 0
+		}
+		p := w.StartProjector(set)
+		w.StartProducer("p", func(c *producer.Config, o *producer.Options) {
+			fromSnapshot(c, o)
+			c.SnapshotRate = 1
+		})
+		w.Completed(5)
+		for _, command := range [][]string{{"repair", "a0"}, {"build"}} {
+			refused := w.OperateProjector(operated(w, set), command...)
+			require.Equal(w, 1, refused.Code)
+			require.Contains(w, refused.Err, "a snapshot is being published within stream shop.events")
+		}
+		w.Completed(40)
+		appendEvent(w, versions, "a0") // with which the snapshot ends in the checkpoint
+		w.Completed(41)
+		w.Pass(time.Minute)
+		require.Zero(w, w.OperateProjector(operated(w, set), "repair", "a0").Code)
+		require.Equal(w, versions, eventsIn(w, "timeline"))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
