@@ -272,8 +272,6 @@ func (c *cursor) tearChunk() error {
 // publishChunk publishes those rows of the chunk in the checkpoint that are not published yet.
 func (c *cursor) publishChunk(ctx context.Context, documents []row) error {
 	state, chunk := c.at.Backfill, c.at.Backfill.Chunk
-	finished := *state
-	finished.Chunk, finished.Cursor, finished.Rows = nil, chunk.To, state.Rows+chunk.Count
 	for i, document := range documents {
 		position := envelope.Boundary(chunk.At, chunk.Base+uint32(i))
 		if position <= c.at.Position {
@@ -282,7 +280,7 @@ func (c *cursor) publishChunk(ctx context.Context, documents []row) error {
 		after := c.at
 		after.Position = position
 		if i == len(documents)-1 {
-			after.Backfill = &finished
+			after.Backfill = state.Finished()
 		}
 		var err error
 		if document.event == nil { // PIPELINE does not pass it

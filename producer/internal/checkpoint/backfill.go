@@ -58,6 +58,29 @@ func (b *Backfill) Interrupted(position string) *Backfill {
 	return &moved
 }
 
+// Finished returns the state in which all rows of the chunk are published.
+func (b *Backfill) Finished() *Backfill {
+	finished := *b
+	finished.Chunk, finished.Cursor, finished.Rows = nil, b.Chunk.To, b.Rows+b.Chunk.Count
+	return &finished
+}
+
+// Passed returns the state in which the rows of the chunk up to a position are published, or left
+// out. ok is false if the position is not that of a row of the chunk. b may be nil.
+func (b *Backfill) Passed(position string) (passed *Backfill, ok bool) {
+	at, n, isRow := envelope.ParseBoundary(position)
+	if !isRow || b == nil || b.Chunk == nil || !at.Equal(b.Chunk.At) || n < b.Chunk.Base {
+		return nil, false
+	}
+	switch last := b.Chunk.Count - 1; {
+	case int64(n-b.Chunk.Base) > last:
+		return nil, false
+	case int64(n-b.Chunk.Base) == last:
+		return b.Finished(), true
+	}
+	return b, true
+}
+
 // Repeated returns the state of a copy of the checkpoint that is restored: any of its rows may have
 // been published since. b may be nil.
 func (b *Backfill) Repeated() *Backfill {

@@ -1,12 +1,16 @@
 package producer_test
 
 import (
+	"regexp"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -48,6 +52,49 @@ func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
 		require.ErrorContains(t, err, "BATCH_SCOPE=session", "each message alone was accepted")
 		require.LessOrEqual(t, w.Checkpoint().Published, int64(w.Bus.Stats(world.PartitionedQueue).Accepted))
 	})
+}
+
+// G6: a row of a snapshot that Service Bus always refuses stops the stream. The operator takes the
+// checkpoint past it, within the chunk or to its end, and everything else is published.
+func TestG6ARowThatIsRefusedForGoodCanBeLeftOut(t *testing.T) {
+	for _, version := range []int64{4, 5} {
+		world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+			_, err := w.Events.Indexes().CreateOne(w.Context(), driver.IndexModel{Keys: bson.D{
+				{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}, {Key: "_id", Value: 1},
+			}})
+			require.NoError(w, err)
+			w.InsertMany(20, 1)
+			settings := func(c *producer.Config, _ *producer.Options) {
+				c.Operations = []envelope.Operation{envelope.Insert}
+				c.StartFrom, c.SnapshotChunk = "snapshot", 5
+			}
+			w.Bus.AnswerSendsOf(versionsOf(version), refusals["for good"])
+			stopped := w.StartProducer("a", settings).Failed()
+			position := regexp.MustCompile(` at (82[0-9A-F]+)`).FindStringSubmatch(stopped.Error())[1]
+			config := w.ProducerConfig()
+			settings(&config, nil)
+			operate := func(args ...string) world.Operated {
+				return w.OperateProducer([]producer.Config{config}, append([]string{"token", "set"}, args...)...)
+			}
+			require.Contains(w, operate(position).Err, "would never be published")
+			require.Contains(w, operate("--forward", envelope.Boundary(bson.Timestamp{T: 7}, 1)).Err, "is not the position of a row that the snapshot publishes now")
+			require.EqualValues(w, 1, w.Checkpoint().Epoch)
+			require.Zero(w, operate("--forward", position).Code)
+			b := w.StartProducer("b", settings)
+			var versions []any
+			w.Eventually("everything else is published", func() bool {
+				versions = nil
+				for _, m := range w.Took() {
+					if !m.Duplicate {
+						versions = append(versions, m.Properties[envelope.PropVersion])
+					}
+				}
+				return len(versions) == 19
+			})
+			b.End()
+			require.NotContains(w, versions, version)
+		})
+	}
 }
 
 // The same entity accepts batches of one session each.
