@@ -14,7 +14,7 @@ export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 # The variables that a target takes, and the settings that "make run" hands on to the producer. Another one on the
 # command line is a mistake: the run would not do what was asked for.
 VARIABLES := ARGS AZURITE BUILD CHAOS CLIENTS EXPECT FAILOVERS FROM INPUT LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PRODUCERS PROJECTION \
-	PROJECTORS QUIET RATE REPORT RINGS ROUNDS RUNS SEED SEEDS SESSION_KEY SHELL STOP TROUBLE VERSION WRITE_LOAD GO% CGO% \
+	PROJECTORS QUIET RATE REPORT RINGS ROUNDS RUNS SEED SEEDS SESSION_KEY SHELL SNAPSHOT STOP TROUBLE VERSION WRITE_LOAD GO% CGO% \
 	MONGODB_DATABASE MONGODB_COLLECTION AGGREGATE_ID_PATH OPERATIONS ON_UNKNOWN_AGGREGATE EVENT_TYPE_PATH VERSION_PATH FULL_DOCUMENT% \
 	ON_COLLECTION_REPLACED
 UNKNOWN := $(strip $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$(filter-out $(VARIABLES),$v))))
@@ -25,6 +25,7 @@ RUN_FLAGS = \
 	$(if $(MONGODB_URI),$(if $(filter --external --stack-only,$(ARGS)),,--follow)) \
 	$(if $(WRITE_LOAD),--write-load) \
 	$(if $(BUILD),--build) \
+	$(if $(SNAPSHOT),--snapshot) \
 	$(if $(INPUT),--input '$(INPUT)') \
 	$(if $(ONCE),--once) \
 	$(if $(EXPECT),--expect '$(EXPECT)') \

@@ -16,3 +16,14 @@ func beginsFull(t *testing.T, c command) {
 	require.EqualValues(t, 3600, r.report["events_applied"])
 	require.EqualValues(t, 0, r.report["lost"])
 }
+
+// beginsWithSnapshot runs with a collection that is full before the producers begin: the stream begins with its
+// documents, beside what is inserted, and comes out exactly right, although leaders are killed within the snapshot.
+func beginsWithSnapshot(t *testing.T, c command) {
+	r := c.run(t, "--snapshot", "--before=8000", "--events=600", "--rate=200", "--chaos=kill-leader@300ms", "--seed=5", "--quiet")
+	require.Equal(t, 0, r.code, r.out)
+	require.Contains(t, r.out, "EXACTLY RIGHT")
+	require.EqualValues(t, 8600, r.report["events_inserted"])
+	require.EqualValues(t, 8600, r.report["events_applied"])
+	require.EqualValues(t, 0, r.report["lost"])
+}

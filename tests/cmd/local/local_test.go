@@ -41,6 +41,7 @@ func TestLocal(t *testing.T) {
 		"mirrors the source byte by byte":                                  mirror,
 		"adds up customers through killed projectors":                      customers,
 		"begins with a full collection":                                    beginsFull,
+		"begins the stream with a snapshot":                                beginsWithSnapshot,
 		"fails over on Azurite":                                            azuriteFailover,
 		"refuses wrong usage":                                              wrongUsage,
 		"leaves nothing behind when interrupted or killed":                 interrupted,

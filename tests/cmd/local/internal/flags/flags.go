@@ -80,8 +80,10 @@ type Options struct {
 	// Follow is the collection of --follow.
 	Follow Follow
 	// Build has Before events in the collection before the producers begin, and builds the read model of them.
-	Build  bool
-	Before int
+	Build bool
+	// BeginWithSnapshot has Before events in the collection before the producers begin, and starts the stream with a snapshot.
+	BeginWithSnapshot bool
+	Before            int
 	// WriteLoad inserts events into the collection of --follow.
 	WriteLoad bool
 }
@@ -121,7 +123,8 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.BoolVar(&follow, "follow", false, "follow a collection of your own, which is only read: "+EnvMongo+", "+EnvDatabase+" and "+EnvCollection+"\nname it, everything else is embedded; until Ctrl-C, then the mirror is compared with it")
 	fs.BoolVar(&o.WriteLoad, "write-load", false, "with --follow: insert events into that collection, which must be empty, as into one of our own")
 	fs.BoolVar(&o.Build, "build", false, "begin with a full collection: the read model is built by projector build while events are inserted, and then verified")
-	fs.IntVar(&o.Before, "before", 50_000, "events that are there before the producers, with --build")
+	fs.BoolVar(&o.BeginWithSnapshot, "snapshot", false, "begin with a full collection: the stream begins with a snapshot of it, while events are inserted")
+	fs.IntVar(&o.Before, "before", 0, "events that are there before the producers, with --build (default: 50000) or --snapshot (default: 20000)")
 	fs.Uint64Var(&o.Seed, "seed", 0, "seed of the generated events (default: a new one, which is reported)")
 	fs.StringVar(&o.Report, "report", "", "`file` to write the report to, as JSON")
 	fs.StringVar(&o.Logs, "logs", "", "`directory` to keep the services' logs in (default: kept only after a failure)")
@@ -151,6 +154,9 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	}
 	if o.Ports, err = emulator.ParsePorts(portsText); err != nil {
 		problem("--ports %v", err)
+	}
+	if !given["before"] {
+		o.Before = map[bool]int{true: 20_000, false: 50_000}[o.BeginWithSnapshot]
 	}
 	problems = append(problems, o.contradictions(given)...)
 	if !given["rate"] {
@@ -206,8 +212,11 @@ func (o Options) contradictions(given map[string]bool) []string {
 
 	problem(o.Build && (given["input"] || given["follow"] || given["external"] || given["stack-only"]),
 		"--build fills a collection of its own with generated events: leave out --input, --follow, --external and --stack-only")
+	problem(o.BeginWithSnapshot && (given["input"] || given["follow"] || given["external"] || given["stack-only"]),
+		"--snapshot fills a collection of its own with generated events: leave out --input, --follow, --external and --stack-only")
+	problem(o.Build && o.BeginWithSnapshot, "--build and --snapshot are two ways to begin with a full collection: give one of them")
 	problem(o.Before < 1, "--before %d: at least one event is needed", o.Before)
-	problem(given["before"] && !o.Build, "--before counts the events of --build: give both, or neither")
+	problem(given["before"] && !o.Build && !o.BeginWithSnapshot, "--before counts the events of --build or --snapshot: give both, or neither")
 
 	if o.External {
 		for _, flag := range []string{"azurite", "latency", "ports", "servicebus-config", "stack-only"} {

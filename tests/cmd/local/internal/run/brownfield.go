@@ -18,7 +18,8 @@ import (
 )
 
 // brownfield is a collection that is full before the producers begin. Its read model is built by `projector build` while
-// other events are inserted, and the projectors start when that has ended. Without --build it is empty.
+// other events are inserted, and the projectors start when that has ended. With --snapshot the stream begins with its documents. Without
+// either it is empty.
 type brownfield struct {
 	built chan struct{} // closed when the read model is built; nil without --build
 	// events is how many events of each aggregate were there before; only read once the services run.
@@ -53,12 +54,22 @@ func (b *brownfield) await(ctx context.Context) {
 
 // fillSource inserts the events that are there before the producers begin.
 func (r *runner) fillSource(ctx context.Context, data *data) error {
-	if !r.options.Build {
+	if !r.options.Build && !r.options.BeginWithSnapshot {
 		return nil
 	}
-	r.before = brownfield{built: make(chan struct{}), events: map[string]int64{}, copied: map[string]int64{}}
+	r.before = brownfield{events: map[string]int64{}, copied: map[string]int64{}}
+	index := bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}
+	if r.options.Build {
+		r.before.built = make(chan struct{})
+	} else {
+		index = append(index, bson.E{Key: "_id", Value: 1})
+	}
 	r.event(fmt.Sprintf("inserting %d events that are there before the producers", r.options.Before))
 	loader := workload.Loader{Collection: data.source, Sending: func(batch []workload.Event, _ time.Time) {
+		if r.options.BeginWithSnapshot { // they are published, and judged with the others
+			r.commit(batch, time.Now())
+			return
+		}
 		for _, e := range batch {
 			r.before.events[e.AggregateID]++
 		}
@@ -73,7 +84,7 @@ func (r *runner) fillSource(ctx context.Context, data *data) error {
 	}); err != nil {
 		return fmt.Errorf("fill the collection: %w", err)
 	}
-	_, err := data.source.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}})
+	_, err := data.source.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: index})
 	if err != nil {
 		return fmt.Errorf("index the collection: %w", err)
 	}

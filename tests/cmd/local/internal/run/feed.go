@@ -27,11 +27,7 @@ func (r *runner) load(ctx context.Context, data *data) error {
 		Allowed:    func() int64 { return r.allowed(total) },
 		Sending: func(batch []workload.Event, at time.Time) {
 			r.firstSent.CompareAndSwap(0, at.UnixNano())
-			commits := make([]history.Commit, len(batch))
-			for i, e := range batch {
-				commits[i] = history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at}
-			}
-			r.rec.Commit(commits...)
+			r.commit(batch, at)
 		},
 	}
 	inserted, err := loader.Run(ctx, events)
@@ -45,6 +41,15 @@ func (r *runner) load(ctx context.Context, data *data) error {
 	return nil
 }
 
+// commit records events that are inserted.
+func (r *runner) commit(batch []workload.Event, at time.Time) {
+	commits := make([]history.Commit, len(batch))
+	for i, e := range batch {
+		commits[i] = history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at}
+	}
+	r.rec.Commit(commits...)
+}
+
 // events are what is inserted, and how many; 0: without end.
 func (r *runner) events() (iter.Seq[workload.Event], int64) {
 	if r.options.Input != nil {
@@ -53,7 +58,7 @@ func (r *runner) events() (iter.Seq[workload.Event], int64) {
 	total := int64(r.options.Generate)
 	return func(yield func(workload.Event) bool) {
 		n := int64(0)
-		if r.options.Build {
+		if r.options.Build || r.options.BeginWithSnapshot {
 			n = -int64(r.options.Before) // those were there before
 		}
 		for e := range workload.Orders(r.options.Seed) {

@@ -47,6 +47,9 @@ func (r *runner) fill(producer, projector string) {
 	}, r.options.Follow.Settings...)
 	if r.options.Following() {
 		ofProducer = append(ofProducer, "START_FROM=timestamp", "START_AT="+r.source.From.UTC().Format(time.RFC3339))
+	} else if r.options.BeginWithSnapshot {
+		// At this rate a snapshot takes long enough for harm within it.
+		ofProducer = append(ofProducer, "START_FROM=snapshot", "SNAPSHOT_CHUNK=500", "SNAPSHOT_RATE=4000")
 	} else {
 		ofProducer = append(ofProducer, "START_FROM=latest")
 	}
