@@ -30,7 +30,7 @@ import (
 //   - The command line names the command: none or `run` projects until it is stopped; the other
 //     commands (status, parked, verify, doctor) manage the read model, and `help` lists them.
 //   - The environment holds the settings: those of [Config], and OpenTelemetry's own OTEL_* for
-//     traces. There are none in files or flags.
+//     traces. Files and flags hold no settings.
 //   - SIGTERM and SIGINT stop it: the batches in hand are finished within SHUTDOWN_TIMEOUT and the
 //     sessions released. A second signal changes nothing.
 //   - The log goes to standard output, one JSON object a line, and so does the output of a command.

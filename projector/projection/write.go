@@ -18,7 +18,7 @@ type Write interface {
 type UpdateOne struct {
 	Collection string
 	ID         any
-	// Upsert creates the document if there is none.
+	// Upsert creates the document if it does not exist.
 	Upsert bool
 	Ops    []Op
 	// InOrder: new fields are added in the order in which the updates make them, as in a copy that
@@ -42,13 +42,13 @@ type DeleteOne struct {
 	If         []Condition
 }
 
-// Update changes fields of a document, and creates it if there is none. It takes any number of
+// Update changes fields of a document, and creates it if it does not exist. It takes any number of
 // operators.
 func Update(collection string, id any, ops ...Op) Write {
 	return UpdateOne{Collection: collection, ID: id, Upsert: true, Ops: ops}
 }
 
-// UpdateExisting changes fields of a document, and does nothing if there is none.
+// UpdateExisting changes fields of a document, and does nothing if it does not exist.
 func UpdateExisting(collection string, id any, ops ...Op) Write {
 	return UpdateOne{Collection: collection, ID: id, Ops: ops}
 }

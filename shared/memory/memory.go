@@ -14,7 +14,7 @@ import (
 // version 1.
 var limitFiles = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
-// Limit returns the container's limit in bytes, or 0 if there is none or it cannot be read.
+// Limit returns the container's limit in bytes, or 0 without a limit or if it cannot be read.
 func Limit() int64 { return limit(limitFiles, os.ReadFile) }
 
 func limit(files []string, read func(string) ([]byte, error)) int64 {

@@ -21,7 +21,7 @@ type Outage struct {
 	what string
 
 	mu       sync.Mutex
-	err      error     // the current failure, nil if there is none; guarded by mu
+	err      error     // the current failure, nil without one; guarded by mu
 	began    time.Time // of the failure; guarded by mu
 	logged   time.Time // when it was last logged; guarded by mu
 	failures int       // since it began; guarded by mu

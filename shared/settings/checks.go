@@ -32,7 +32,7 @@ func (c *Checks) Require(ok bool, format string, args ...any) {
 	}
 }
 
-// Err returns all problems, joined; nil if there are none.
+// Err returns all problems, joined; nil without any.
 func (c *Checks) Err() error { return errors.Join(c.problems...) }
 
 // Problems returns all problems as [Problems], for settings that are checked when they are needed.

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// restore loads a snapshot file into MongoDB; the first time there is none.
+// restore loads a snapshot file into MongoDB; the first time the file does not exist.
 func restore(m *mongo.Server, path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

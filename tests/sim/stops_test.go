@@ -102,7 +102,7 @@ func (w *world) tendUntil(ctx context.Context, at time.Duration) {
 func (w *world) decide(stream string) {
 	text, err := w.blobText(stream + ".json.failure")
 	if err != nil || w.underWay() {
-		return // there is none, or what was sent may still arrive: the operator waits
+		return // nothing to do, or what was sent may still arrive: the operator waits
 	}
 	var failure struct {
 		Error string    `json:"error"`

@@ -34,7 +34,7 @@ func (w *world) write(ctx context.Context) {
 	}
 }
 
-// streamOf returns the stream of a collection; empty if there is none.
+// streamOf returns the stream of a collection; empty without one.
 func streamOf(collection string) string {
 	if collection == "" {
 		return ""

@@ -57,7 +57,7 @@ func (s *ServiceBus) watch(ctx context.Context, c *connection) {
 	}
 }
 
-// replaceIdle replaces an idle connection with a new one, without a gap in which there is none.
+// replaceIdle replaces an idle connection with a new one, without a gap between the two.
 func (s *ServiceBus) replaceIdle(ctx context.Context, c *connection) (replaced bool) {
 	dialing, cancel := context.WithTimeout(ctx, maxDialTimeout)
 	defer cancel()

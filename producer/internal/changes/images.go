@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNoImages reports that the aggregate of updates and deletes can only come from an image of the
-// document, and there are none.
+// document, and the server sends no images.
 var ErrNoImages = errors.New("AGGREGATE_ID_PATH leads into the document, and an update or a delete has no document that is the same " +
 	"at every reading")
 

@@ -17,10 +17,10 @@ import (
 type Sample struct {
 	Documents int // number of documents examined
 	// Versions describes a version that is not an integer; VersionRemedy is what to do. Empty:
-	// there is none.
+	// every version is an integer.
 	Versions, VersionRemedy string
 	// Aggregates describes two ids of different types with the same text; AggregateRemedy is what
-	// to do. Empty: there are none.
+	// to do. Empty: no two such ids.
 	Aggregates, AggregateRemedy string
 }
 

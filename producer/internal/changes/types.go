@@ -43,7 +43,7 @@ func aggregateRemedy(path string) string {
 	return fmt.Sprintf("store one type at AGGREGATE_ID_PATH (%s); if the two are different aggregates, give one of them another id", path)
 }
 
-// Version checks the value at the version path of a change; a zero value means that there is none.
+// Version checks the value at the version path of a change; a zero value means that it is absent.
 func (t *TypeWatcher) Version(v bson.RawValue, c envelope.Change, path string) {
 	if t == nil || isNumberOrAbsent(v) {
 		return

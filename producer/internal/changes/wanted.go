@@ -11,7 +11,7 @@ import (
 )
 
 // unwantedOperations returns the operations that the server need not send: those that may become
-// messages but are not in OPERATIONS. There are none if positions are counted, or before that is
+// messages but are not in OPERATIONS. The list is empty if positions are counted, or before that is
 // known: then every event counts.
 func (c Config) unwantedOperations(position string) (operations []envelope.Operation) {
 	if !envelope.Sortable(position) {

@@ -64,7 +64,7 @@ func (b *Blob) CopyTo(ctx context.Context, into *container.Client, r Record, at 
 }
 
 // NewestCopy returns the name of the stream's newest copy made by [Blob.CopyTo] in a container.
-// Errors: [ErrNotFound] if there is none, or the service's.
+// Errors: [ErrNotFound] if it does not exist, or the service's.
 func (b *Blob) NewestCopy(ctx context.Context, in *container.Client) (name string, err error) {
 	prefix := b.stream + ".json."
 	for pager := in.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix}); pager.More(); {

@@ -70,7 +70,7 @@ func (b *Blob) WriteFailure(ctx context.Context, f Failure) error {
 	return nil
 }
 
-// LastFailure reads the failure that WriteFailure wrote. It returns nil if there is none. Errors
+// LastFailure reads the failure that WriteFailure wrote. It returns nil without one. Errors
 // are the service's.
 func (b *Blob) LastFailure(ctx context.Context) (*Failure, error) {
 	response, err := b.container.NewBlobClient(b.stream+failureSuffix).DownloadStream(ctx, nil)

@@ -17,7 +17,7 @@ import (
 
 // RestoreOptions selects how a lost checkpoint is recreated.
 type RestoreOptions struct {
-	// Container holds the copies; empty: there are none, and the present settings are used instead.
+	// Container holds the copies; empty without copies: the present settings are used instead.
 	Container string
 	// Copy is the blob to use; empty: the newest copy of the stream.
 	Copy string

@@ -22,7 +22,7 @@ type dispatcher struct {
 	idle        int // lanes waiting in begin
 	closed      bool
 	halted      bool // a lane has failed: no further batch begins
-	// the first event that can never be sent; only items before it are sent; nil if there is none
+	// the first event that can never be sent; only items before it are sent; nil without one
 	unsendable *unsendable
 }
 

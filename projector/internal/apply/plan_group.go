@@ -120,7 +120,7 @@ func (g *group) skipsFirst(n int) bool {
 }
 
 // stopAtGap compares the guard with the version that the group requires, and reports whether one is
-// missing. The changes before the one that leaves it out can be written; if there are none, that
+// missing. The changes before the one that leaves it out can be written; without any, that
 // change is the gap, and the ones behind it stay pending.
 func (g *group) stopAtGap(s guardState) bool {
 	at, required := g.requiredVersion(len(g.events))

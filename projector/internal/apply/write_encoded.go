@@ -117,7 +117,7 @@ func encodedID(id any) (any, error) {
 }
 
 // dollarName returns the name of a field in a value that begins with a dollar and is not one of a
-// DBRef's; empty if there is none.
+// DBRef's; empty without one.
 func dollarName(v bson.RawValue) string {
 	var elements []bson.RawElement
 	if document, ok := v.DocumentOK(); ok {

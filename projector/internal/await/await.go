@@ -75,7 +75,7 @@ type Guards struct {
 
 	mu sync.Mutex
 	// All below belongs to mu. waiting are the callers, by aggregate; open is set while the stream
-	// is, and latest is the time of its last event; stop ends the stream, nil if there is none.
+	// is, and latest is the time of its last event; stop ends the stream, nil without a stream.
 	waiting map[string]map[*caller]bool
 	open    bool
 	latest  bson.Timestamp

@@ -129,7 +129,7 @@ func (p *Projector) version(ctx context.Context, s *Status) error {
 		s.Views, err = views.Shown(ctx, p.Database, all)
 	}
 	if errors.Is(err, views.ErrTaken) || mongodb.HasCode(err, mongodb.Unauthorized, mongodb.AtlasError) {
-		return nil // there are none, or the user may not list them
+		return nil // no collections, or the user may not list them
 	}
 	return err
 }

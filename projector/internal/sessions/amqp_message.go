@@ -36,7 +36,7 @@ func read(m *amqp.Message) *azservicebus.ReceivedMessage {
 	return r
 }
 
-// annotation returns an annotation, or nil if there is none of this type.
+// annotation returns an annotation, or nil without one of this type.
 func annotation[T any](m *amqp.Message, name string) *T {
 	if value, ok := m.Annotations[name].(T); ok {
 		return &value

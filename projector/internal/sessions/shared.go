@@ -55,7 +55,7 @@ func (s *sharedConn[T]) acquire(ctx context.Context) (*use[T], error) {
 	return s.current, nil
 }
 
-// join returns the current connection, or nil if there is none.
+// join returns the current connection, or nil without one.
 func (s *sharedConn[T]) join(ctx context.Context) *use[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -270,7 +270,7 @@ type Known struct{ *knowledge }
 // Suspect reports whether an event is to be tried alone.
 func (k Known) Suspect(c *envelope.Change) bool { return k.suspects[c.MessageID] != nil }
 
-// Condemned returns the condemned event of an aggregate; nil if there is none.
+// Condemned returns the condemned event of an aggregate; nil without one.
 func (k Known) Condemned(aggregate string) *Suspect { return k.condemned[aggregate] }
 
 // Enter waits until no suspect is tried, and records the events that inHand returns, if that is

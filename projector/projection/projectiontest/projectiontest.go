@@ -114,7 +114,7 @@ func newKit(p projection.Projection, events []projection.Event, options []Option
 	return k
 }
 
-// Problems is [Check] without a test. It returns the problems, joined, or nil if there are none.
+// Problems is [Check] without a test. It returns the problems, joined, or nil without any.
 func Problems(p projection.Projection, events []projection.Event, want Documents, options ...Option) error {
 	k := newKit(p, events, options)
 	if err := k.project(); err != nil {

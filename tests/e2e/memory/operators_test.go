@@ -18,9 +18,9 @@ import (
 // outcome is the effect of one write on one document.
 type outcome struct {
 	name  string
-	was   bson.D // without its _id; nil: there is none
+	was   bson.D // without its _id; nil: no document
 	write func(collection string) projection.Write
-	is    bson.D // nil: there is none, afterwards
+	is    bson.D // nil: no document, afterwards
 	// refused means that the write is an error and changes nothing.
 	refused bool
 }

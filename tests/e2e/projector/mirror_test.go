@@ -33,7 +33,7 @@ func full(id string, fields ...bson.E) bson.E {
 	return bson.E{Key: "fullDocument", Value: append(bson.D{{Key: "_id", Value: id}}, fields...)}
 }
 
-// mirrored returns the mirror's document as Extended JSON; empty if there is none.
+// mirrored returns the mirror's document as Extended JSON; empty without one.
 func mirrored(w *world.World, id string) string {
 	w.Helper()
 	raw, err := w.Client.Database(world.ReadModel).Collection("mirror").FindOne(w.Context(), bson.D{{Key: "_id", Value: id}}).Raw()

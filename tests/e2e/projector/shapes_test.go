@@ -114,7 +114,7 @@ type parkedRecord struct {
 	Later       int    `bson:"later"`
 }
 
-// guard returns an aggregate's guard in the database; nil if there is none.
+// guard returns an aggregate's guard in the database; nil without one.
 func guard(w *world.World, collection, aggregate string) bson.Raw {
 	w.Helper()
 	doc, err := w.Client.Database(world.ReadModel).Collection(collection).FindOne(w.Context(), bson.D{{Key: "_id", Value: aggregate}}).Raw()

@@ -51,7 +51,7 @@ func (s Status) LeadsStream(name string) bool {
 	return slices.ContainsFunc(s.Streams, func(of Status) bool { return of.Stream == name && of.Leads() })
 }
 
-// Status returns the latest answer of the process; ok is false if there is none that is fresh.
+// Status returns the latest answer of the process; ok is false without one that is fresh.
 func (s *Slot) Status() (status Status, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -172,7 +172,7 @@ func (r *Recorder) LeaderLost(at time.Time) {
 }
 
 // LeaderReplaced records that the failover that began last is over: at the first message with an
-// epoch after the lost leader's, or at the given time if there is none.
+// epoch after the lost leader's, or at the given time without one.
 func (r *Recorder) LeaderReplaced(epoch int64, at time.Time) {
 	if first, published := r.FirstAfterEpoch(epoch); published {
 		at = first

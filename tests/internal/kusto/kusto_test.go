@@ -38,7 +38,7 @@ func TestQueriesFollowTheKustoReference(t *testing.T) {
 		"Logs | summarize arg_max(TimeGenerated, Log) by App | where App == 'b' | project Log": {
 			{"Log": `{"msg": "status", "n": 7}`},
 		},
-		// Without "by" there is one row, even for an empty table; with it there is none.
+		// Without "by" there is one row, even for an empty table; with it, no row.
 		"Empty | summarize n = count(), most = max(TimeGenerated)":                                                   {{"n": int64(0), "most": nil}},
 		"Empty | summarize n = count() by App":                                                                       nil,
 		"let a = toscalar(Empty | summarize sum(n)); Logs | where coalesce(a, long(0)) == 0 | summarize n = count()": {{"n": int64(4)}},

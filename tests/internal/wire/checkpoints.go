@@ -69,7 +69,7 @@ func (c *Checkpoints) Epoch() (highest int64) {
 	return highest
 }
 
-// Last returns the last write of a stream's checkpoint; it is zero if there is none.
+// Last returns the last write of a stream's checkpoint; it is zero without one.
 func (c *Checkpoints) Last(stream string) (last checker.Write) {
 	for _, w := range c.All() {
 		if w.Stream == stream {

@@ -101,7 +101,7 @@ func Timeline(change bson.Raw, at time.Time) (o history.Observation, ok bool) {
 	operation, _ := change.Lookup("operationType").StringValueOK()
 	switch envelope.Operation(operation) {
 	case envelope.Insert, envelope.Replace:
-		document, _ := change.Lookup("fullDocument").DocumentOK() // nil if there is none: nothing is found in it
+		document, _ := change.Lookup("fullDocument").DocumentOK() // nil without one: nothing is found in it
 		if stub, _ := document.Lookup(projection.GuardField, "empty").BooleanOK(); stub {
 			return o, false // it only marks the aggregate as parked
 		}

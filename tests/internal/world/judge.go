@@ -60,7 +60,7 @@ type CheckpointRecord struct {
 	Position   string         `json:"position"`
 	Published  int64          `json:"published"`
 	Token      map[string]any `json:"resumeToken"`
-	// Snapshot is that which is being published; nil if there is none.
+	// Snapshot is that which is being published; nil without one.
 	Snapshot *struct {
 		Chunk *struct {
 			At   struct{ T, I uint32 } `json:"at"`
@@ -90,7 +90,7 @@ func (w *World) CheckpointOf(stream string) CheckpointRecord {
 	return ReadCheckpoint(w.T, w.Blobs(), stream)
 }
 
-// ReadCheckpoint returns a stream's checkpoint; zero if there is none.
+// ReadCheckpoint returns a stream's checkpoint; zero without one.
 func ReadCheckpoint(t *testing.T, blobs *azblob.Client, stream string) (r CheckpointRecord) {
 	t.Helper()
 	response, err := blobs.DownloadStream(t.Context(), "sluice", stream+".json", nil)
@@ -110,7 +110,7 @@ func (w *World) Blobs() *azblob.Client {
 	return client
 }
 
-// Timeline is a document of the projection of that name; Events is 0 if there is none.
+// Timeline is a document of the projection of that name; Events is 0 without one.
 type Timeline struct {
 	Events int64            `bson:"events"`
 	Types  map[string]int64 `bson:"types"`

@@ -273,7 +273,7 @@ func TestAdministratorsAreAnswered(t *testing.T) {
 		{"db", d("killSessions", bson.A{}), "ok"},
 	} {
 		if c.field == "defaultWriteConcern" && !f.since(t, 5, 0) {
-			c.field = "ok" // there is none by default
+			c.field = "ok" // absent by default
 		}
 		require.NotNil(t, of(f.command(t, c.db, c.cmd), c.field), "%v", c.cmd)
 	}
@@ -298,7 +298,7 @@ func TestAdministratorsAreAnswered(t *testing.T) {
 	}
 }
 
-// of reads a field; nil when there is none.
+// of reads a field; nil without a field.
 func of(doc bson.D, key string) any {
 	for _, e := range doc {
 		if e.Key == key {

@@ -32,7 +32,7 @@ type operation struct {
 	text    string
 	answer  string // of MongoDB 6.0
 	refused string // what the embedded server does not support; empty if it gives the same answer
-	lines   [3]int // of the text, the answer and the refusal; 0 if there is none
+	lines   [3]int // of the text, the answer and the refusal; 0 without one
 }
 
 // TestOperationsAreAnsweredAsByMongoDB60 runs each operation of the table and compares the answer

@@ -202,7 +202,7 @@ func (m *Message) HeaderSize() int { return m.size - len(m.body) }
 // HasBody reports whether the message has any body section.
 func (m *Message) HasBody() bool { return m.body != nil }
 
-// ApplicationProperties decodes the application properties; nil when there are none.
+// ApplicationProperties decodes the application properties; nil without any.
 func (m *Message) ApplicationProperties() (map[string]any, error) {
 	if m.applicationRaw == nil {
 		return nil, nil

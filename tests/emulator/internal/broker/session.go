@@ -196,7 +196,7 @@ func (e *Entity) RenewSession(id, receiver string) (time.Time, error) {
 	return s.lockedUntil, nil
 }
 
-// SessionState returns the state of a session the receiver holds; nil when there is none.
+// SessionState returns the state of a session the receiver holds; nil without one.
 func (e *Entity) SessionState(id, receiver string) ([]byte, error) {
 	e.lock()
 	defer e.unlock()

@@ -192,7 +192,7 @@ func (e *Engine) Find(ns NS, v View, s Selection, yield func(raw bson.Raw, doc b
 	return failed
 }
 
-// Get reads one document by _id; nil if there is none.
+// Get reads one document by _id; nil without one.
 func (e *Engine) Get(ns NS, v View, id any) bson.Raw {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

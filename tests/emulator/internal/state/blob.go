@@ -64,7 +64,7 @@ func (b *blob) snapshot(now time.Time) Blob {
 	}
 }
 
-// find returns the committed blob, or nil if there is none. mu is held.
+// find returns the committed blob, or nil without one. mu is held.
 func (c *container) find(name string) *blob {
 	if b := c.blobs[name]; b != nil && b.committed {
 		return b
@@ -95,7 +95,7 @@ func (a *Account) read(containerName, name string, cond Conditions, f func(*blob
 	return f(b, now)
 }
 
-// write runs f on the container and the committed blob (nil when there is none)
+// write runs f on the container and the committed blob (nil without one)
 // after the conditions for a write.
 func (a *Account) write(containerName, name string, cond Conditions, f func(*container, *blob, time.Time) error) error {
 	a.mu.Lock()

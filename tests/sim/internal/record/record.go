@@ -220,7 +220,7 @@ func (r *Record) Hidden() (n int64) {
 	return n
 }
 
-// Type returns the type of a committed event; empty if there is none.
+// Type returns the type of a committed event; empty without one.
 func (r *Record) Type(aggregate string, version int64) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -328,7 +328,7 @@ func (r *Record) Sound(aggregate string) bool {
 }
 
 // Last returns the position of the last message of a stream that the broker has accepted for an
-// aggregate; empty if there is none.
+// aggregate; empty without one.
 func (r *Record) Last(stream, aggregate string) (position string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
