@@ -57,6 +57,7 @@ const (
 const (
 	PropEpoch    = propEpoch
 	PropPosition = propPosition
+	PropSnapshot = propSnapshot
 	PropSource   = propSource
 	PropSubject  = propSubject
 	PropVersion  = propVersion

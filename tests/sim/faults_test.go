@@ -112,6 +112,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		}
 	case plan.ReplaceCollection:
 		w.replaceCollection(step)
+	case plan.LoseHistory:
+		w.loseHistory(a, step)
 	case plan.ExpireImages:
 		w.mongo.ExpireImages()
 	case plan.StepDown:

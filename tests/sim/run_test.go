@@ -24,6 +24,7 @@ func (w *world) whole(harm func()) {
 	for _, name := range w.plan.Settings.ProjectorNames() {
 		w.projector = append(w.projector, w.newProjector(name))
 	}
+	w.prepare(w.Context())
 	for _, s := range append(slices.Clip(w.producers), w.projector...) {
 		s.start()
 	}

@@ -210,6 +210,7 @@ func (w *world) producerConfigs() (all []producer.Config) {
 		c.OnCollectionReplaced = "continue"
 	}
 	readDocuments(&c, s.Documents)
+	snapshot(&c, s)
 	if w.imagesMayLack.Load() {
 		c.BeforeChange = "whenAvailable"
 	}

@@ -19,7 +19,7 @@ import (
 // write commits the workload. It continues whatever happens to MongoDB, and commits every event
 // once.
 func (w *world) write(ctx context.Context) {
-	versions, documents := map[plan.Event]int64{}, w.newDocuments()
+	documents := w.newDocuments()
 	for _, burst := range w.plan.Bursts {
 		pause(ctx, burst.At.Duration-time.Since(w.began))
 		for _, e := range burst.Events {
@@ -27,9 +27,7 @@ func (w *world) write(ctx context.Context) {
 				documents.change(ctx, e)
 				continue
 			}
-			of := plan.Event{Collection: e.Collection, Aggregate: e.Aggregate}
-			versions[of]++
-			w.insertOf(ctx, history.Commit{Stream: streamOf(e.Collection), Aggregate: e.Aggregate, Version: versions[of]}, e.Kind)
+			w.append(ctx, e)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 		}
 		now := time.Now()
 		n, last, ok := s.eng.ReadOplog(s.at, s.buf[:min(len(s.buf), size-len(out))])
-		if !ok {
+		if !ok || s.eng.Forgot(s.scope.DB, s.at) {
 			return nil, historyLost()
 		}
 		if s.mongos != nil && (n == 0 || s.held(s.buf[0], now)) {

@@ -200,7 +200,7 @@ func (s *stream) start(d bson.D) error {
 
 func (s *stream) seek(at bson.Timestamp) error {
 	position, ok := s.eng.Seek(at)
-	if !ok {
+	if !ok || s.eng.Forgot(s.scope.DB, position) {
 		return historyLost()
 	}
 	s.at, s.from = position, at

@@ -67,7 +67,8 @@ type oplog struct {
 	changed   chan struct{} // closed at the next append
 	watched   bool          // a reader holds changed
 
-	imagesUntil bson.Timestamp // images of entries until then have expired
+	forgotten   map[string]uint64 // by database, the position before which streams cannot read
+	imagesUntil bson.Timestamp    // images of entries until then have expired
 }
 
 // log stamps a single-operation entry and appends it.
@@ -135,6 +136,23 @@ func (e *Engine) FirstTime() bson.Timestamp {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.oplog.entries[0].At
+}
+
+// ForgetChanges makes the changes of a database until now unreadable for change streams.
+func (e *Engine) ForgetChanges(database string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.oplog.forgotten == nil {
+		e.oplog.forgotten = map[string]uint64{}
+	}
+	e.oplog.forgotten[database] = e.oplog.base + uint64(len(e.oplog.entries))
+}
+
+// Forgot reports whether the changes of a database from a position on are no longer readable.
+func (e *Engine) Forgot(database string, position uint64) bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return position < e.oplog.forgotten[database]
 }
 
 // ExpireImages expires the images of every change until now, as expireAfterSeconds does after a

@@ -40,6 +40,7 @@ func Draw(seed uint64) Plan {
 	d.operator()
 	d.repairs(rand.New(rand.NewPCG(seed, 0x9e)))
 	d.versions(rand.New(rand.NewPCG(seed, 0x2b)))
+	d.snapshots(rand.New(rand.NewPCG(seed, 0x32)))
 	return d.plan
 }
 

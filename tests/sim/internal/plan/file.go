@@ -50,6 +50,9 @@ func (p Plan) Encode() []byte {
 	if len(p.KilledReplays) > 0 {
 		fmt.Fprintf(&b, " %q: %s,\n", "killedReplays", line(p.KilledReplays))
 	}
+	if len(p.Before) > 0 {
+		fmt.Fprintf(&b, " %q: %s,\n", "before", line(p.Before))
+	}
 	list(&b, "steps", p.Steps, ",")
 	list(&b, "garbage", p.Garbage, ",")
 	list(&b, "bursts", p.Bursts, "")
@@ -93,6 +96,8 @@ func (p Plan) validate() error {
 		return fmt.Errorf("settings: aggregates are shared by streams where there are several, and no deliveries are used up")
 	case s.Projection != Timeline && s.Projection != Ledger:
 		return fmt.Errorf("settings: projection %q: expected %s or %s", s.Projection, Timeline, Ledger)
+	case !slices.Contains([]string{"", SnapshotStart, SnapshotHeal}, s.Snapshot) || s.Snapshot != "" && s.SnapshotChunk < 1:
+		return fmt.Errorf("settings: snapshot %q in chunks of %d: expected %s or %s, and a chunk", s.Snapshot, s.SnapshotChunk, SnapshotStart, SnapshotHeal)
 	case !slices.Contains([]string{"", Images, RequiredImages, Keys}, s.Documents):
 		return fmt.Errorf("settings: documents %q: expected %s, %s or %s", s.Documents, Images, RequiredImages, Keys)
 	}
@@ -101,7 +106,7 @@ func (p Plan) validate() error {
 			return fmt.Errorf("step %d, %s at %s: %w", n+1, step.Kind, step.At, err)
 		}
 	}
-	for _, b := range p.Bursts {
+	for _, b := range append(slices.Clone(p.Bursts), Burst{Events: p.Before}) {
 		for _, e := range b.Events {
 			if (e.Collection != "") != s.Shared || s.Shared && !slices.Contains(Collections[:s.Streams], e.Collection) {
 				return fmt.Errorf("event %s: expected a collection exactly where aggregates are shared, of %v", e, Collections[:s.Streams])
@@ -130,6 +135,7 @@ var needs = map[Kind]string{
 	NewVersion:     "total delay",
 	RefuseDocument: "aggregate total code", SmallTransactions: "times code for", SlowEvents: "delay for",
 	HangProjection: "aggregate total", EndAMQPSessions: "", FailConcerns: "times code command", RefuseSession: "aggregate answer condition for",
+	LoseHistory:     "for",
 	RefusePartition: "times answer condition for", RefuseCollection: "collection code for",
 }
 

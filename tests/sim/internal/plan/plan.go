@@ -30,6 +30,8 @@ type Plan struct {
 	// KilledReplays are the lifetimes of the `parked replay --all` commands that are killed before
 	// the one that is not.
 	KilledReplays []Duration `json:"killedReplays,omitempty"`
+	// Before is what is committed before the streams begin, if they begin with a snapshot.
+	Before []Event `json:"before,omitempty"`
 	// Steps are the faults, by their moment.
 	Steps []Step `json:"steps"`
 	// Garbage is what strangers send, by its moment.
@@ -100,7 +102,7 @@ func (p Plan) Events() (n int) {
 	for _, b := range p.Bursts {
 		n += len(b.Events)
 	}
-	return n
+	return n + len(p.Before)
 }
 
 // Size returns how much there is to read in a plan, which a shrunk plan has less of.
@@ -154,7 +156,8 @@ func (p Plan) Narrative() string {
 	var story strings.Builder
 	fmt.Fprintf(&story, "seed %d: %s\n", p.Seed, p.Settings)
 	if n := len(p.Bursts); p.Events() > fewEvents {
-		fmt.Fprintf(&story, "%d events are committed in %d bursts, from %.3fs to %.3fs\n", p.Events(), n, p.Bursts[0].At.Seconds(), p.Bursts[n-1].At.Seconds())
+		fmt.Fprintf(&story, "%d events are committed before the streams begin, and %d in %d bursts, from %.3fs to %.3fs\n",
+			len(p.Before), p.Events()-len(p.Before), n, p.Bursts[0].At.Seconds(), p.Bursts[n-1].At.Seconds())
 	}
 	for _, l := range lines {
 		fmt.Fprintf(&story, "%8.3fs  %s\n", l.at.Seconds(), l.text)

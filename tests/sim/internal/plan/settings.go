@@ -89,6 +89,11 @@ type Settings struct {
 	// aggregate: [Images], [RequiredImages] or [Keys]. Empty: events are documents that are
 	// inserted and never changed.
 	Documents string `json:"documents,omitempty"`
+	// Snapshot is how streams have one: [SnapshotStart] or [SnapshotHeal]. Empty: they have none.
+	// SnapshotChunk is SNAPSHOT_CHUNK, and SnapshotRate SNAPSHOT_RATE.
+	Snapshot      string `json:"snapshot,omitempty"`
+	SnapshotChunk int    `json:"snapshotChunk,omitempty"`
+	SnapshotRate  int    `json:"snapshotRate,omitempty"`
 }
 
 // StreamNames returns the names of the run's streams.
@@ -130,7 +135,7 @@ func (s Settings) String() string {
 	return s.story() + fmt.Sprintf("%d producers of %s (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
 		"%d projectors of %s (%d sessions on %d connections, receiver %s, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB %s and %s to storage",
 		s.Producers, streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
-		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip) + s.broker()
+		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip) + s.broker() + s.snapshot()
 }
 
 func seconds(n int) Duration { return Duration{time.Duration(n) * time.Second} }

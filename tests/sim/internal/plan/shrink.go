@@ -38,6 +38,7 @@ func (s *shrinking) round() {
 	fewer(s, s.smallest.Steps, func(p *Plan, steps []Step) { p.Steps = steps })
 	fewer(s, s.smallest.Garbage, func(p *Plan, garbage []Garbage) { p.Garbage = garbage })
 	fewer(s, s.smallest.Bursts, func(p *Plan, bursts []Burst) { p.Bursts = bursts })
+	fewer(s, s.smallest.Before, func(p *Plan, before []Event) { p.Before = before })
 	if s.smallest.Settings.Shared {
 		s.with(func(p *Plan) {
 			p.Settings.Shared, p.Bursts = false, slices.Clone(p.Bursts)
@@ -46,6 +47,10 @@ func (s *shrinking) round() {
 				for i := range b.Events {
 					p.Bursts[n].Events[i].Collection = ""
 				}
+			}
+			p.Before = slices.Clone(p.Before)
+			for n := range p.Before {
+				p.Before[n].Collection = ""
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
@@ -23,14 +24,17 @@ type Record struct {
 	run       checker.Run
 	events    map[string]string          // by message id, the id of the event, if a message of a rewound stream has another one
 	kinds     []string                   // of the committed events
+	versions  map[version]accepted       // what was accepted of it first
 	garbage   map[string]checker.Garbage // by message id: what strangers send
+	rows      int                        // of snapshots
+	repeats   int                        // rows of events that had been accepted
 	published map[string]bool            // ids of the messages that the broker has accepted
 	visible   map[string]int64           // events in the read model, by aggregate
 }
 
 // New returns an empty record of a run of which the given parts are known.
 func New(run checker.Run) *Record {
-	return &Record{run: run, events: map[string]string{}, garbage: map[string]checker.Garbage{}, published: map[string]bool{}, visible: map[string]int64{}}
+	return &Record{run: run, events: map[string]string{}, versions: map[version]accepted{}, garbage: map[string]checker.Garbage{}, published: map[string]bool{}, visible: map[string]int64{}}
 }
 
 // Run returns a copy of what is recorded so far.
@@ -86,8 +90,51 @@ func (r *Record) Accept(a servicebus.Accepted) {
 	if id, _ := a.Properties["cloudEvents_id"].(string); id != "" && id != a.MessageID {
 		r.events[a.MessageID], taken.MessageID = id, id
 	}
+	_, row := a.Properties[envelope.PropSnapshot]
+	if row && !a.Duplicate {
+		r.rows++
+	}
+	if id := r.same(taken, row); id != taken.MessageID {
+		r.events[a.MessageID], taken.MessageID = id, id
+		if row && !a.Duplicate {
+			r.repeats++
+		}
+	}
 	r.run.Accepted = append(r.run.Accepted, taken)
 	r.published[taken.MessageID] = true
+}
+
+// version is an event of an aggregate by its number; accepted is the first message of it.
+type (
+	version struct {
+		stream, aggregate string
+		number            int64
+	}
+	accepted struct {
+		messageID string
+		row       bool
+	}
+)
+
+// same returns the id of the first message of an event, if this one or the first is a row of a
+// snapshot: both tell the same, under other ids.
+func (r *Record) same(a history.Acceptance, row bool) string {
+	of := version{a.Stream, a.Aggregate, a.Version}
+	first, known := r.versions[of]
+	switch {
+	case !known && a.Version > 0:
+		r.versions[of] = accepted{a.MessageID, row}
+	case known && (row || first.row):
+		return first.messageID
+	}
+	return a.MessageID
+}
+
+// Rows returns how many rows of snapshots were accepted, and how many of these repeat an event.
+func (r *Record) Rows() (rows, repeats int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rows, r.repeats
 }
 
 // Event returns the id of the event of a message: that of its first message, even after its stream
