@@ -21,8 +21,8 @@ const LoseHistory Kind = "lose-history"
 
 // snapshots draws a snapshot in a part of the runs whose events are inserted: documents that are
 // there before the streams begin, or history that is lost once or twice. It leaves out what takes
-// documents away, what publishes events again, and, where rows repeat events, what parks
-// aggregates.
+// documents away, what publishes events again, repairs, which are refused meanwhile, and, where
+// rows repeat events, what parks aggregates.
 func (d *drawing) snapshots(r *rand.Rand) {
 	s := &d.plan.Settings
 	form, chunk, rate := []string{"", SnapshotStart, SnapshotStart, SnapshotHeal}[r.IntN(4)], 1+r.IntN(30), []int{0, 0, 3, 20}[r.IntN(4)]
@@ -46,12 +46,11 @@ func (d *drawing) snapshots(r *rand.Rand) {
 		return
 	}
 	s.Snapshot, s.SnapshotChunk, s.SnapshotRate = form, chunk, rate
-	left := []Kind{Rewind}
+	s.GapWait = seconds(30) // without judged versions no projection can tell repeated rows from events that it has
+	left := []Kind{Rewind, Repair}
 	if form == SnapshotStart {
 		d.plan.Before = events
 	} else {
-		// Without judged versions no projection can tell rows from events that it has.
-		s.GapWait = seconds(30)
 		s.OnRefused, d.plan.Garbage = "", nil
 		left = append(left, Poison, RefuseDocument, RefuseMessage)
 		d.plan.Steps = append(d.plan.Steps, steps...)
