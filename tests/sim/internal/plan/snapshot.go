@@ -21,8 +21,8 @@ const LoseHistory Kind = "lose-history"
 
 // snapshots draws a snapshot in a part of the runs whose events are inserted: documents that are
 // there before the streams begin, or history that is lost once or twice. It leaves out what takes
-// documents away, what publishes events again, repairs, which are refused meanwhile, and, where
-// rows repeat events, what parks aggregates.
+// documents away, what publishes events again or leaves them out, repairs, which are refused
+// meanwhile, and, where rows repeat events, what parks aggregates.
 func (d *drawing) snapshots(r *rand.Rand) {
 	s := &d.plan.Settings
 	form, chunk, rate := []string{"", SnapshotStart, SnapshotStart, SnapshotHeal}[r.IntN(4)], 1+r.IntN(30), []int{0, 0, 3, 20}[r.IntN(4)]
@@ -47,12 +47,13 @@ func (d *drawing) snapshots(r *rand.Rand) {
 	}
 	s.Snapshot, s.SnapshotChunk, s.SnapshotRate = form, chunk, rate
 	s.GapWait = seconds(30) // without judged versions no projection can tell repeated rows from events that it has
-	left := []Kind{Rewind, Repair}
+	s.OnRefused = ""        // a version that is left out would be a gap
+	left := []Kind{Rewind, Repair, RefuseMessage}
 	if form == SnapshotStart {
 		d.plan.Before = events
 	} else {
-		s.OnRefused, d.plan.Garbage = "", nil
-		left = append(left, Poison, RefuseDocument, RefuseMessage)
+		d.plan.Garbage = nil
+		left = append(left, Poison, RefuseDocument)
 		d.plan.Steps = append(d.plan.Steps, steps...)
 	}
 	d.plan.Steps = slices.DeleteFunc(d.plan.Steps, func(step Step) bool { return slices.Contains(left, step.Kind) })
