@@ -33,8 +33,8 @@ func (w *world) prepare(ctx context.Context) {
 // append commits the next event of an aggregate of the workload.
 func (w *world) append(ctx context.Context, e plan.Event) {
 	of := plan.Event{Collection: e.Collection, Aggregate: e.Aggregate}
-	w.versions[of]++
-	w.insertOf(ctx, history.Commit{Stream: streamOf(e.Collection), Aggregate: e.Aggregate, Version: w.versions[of]}, e.Kind)
+	w.committed[of]++
+	w.insertOf(ctx, history.Commit{Stream: streamOf(e.Collection), Aggregate: e.Aggregate, Version: w.committed[of]}, e.Kind)
 }
 
 // snapshot sets what a producer needs for the plan's snapshots.

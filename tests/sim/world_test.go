@@ -71,7 +71,7 @@ type world struct {
 	repaired   atomic.Int64 // aggregates
 	lost       atomic.Int64 // times that the history was lost
 
-	versions map[plan.Event]int64 // of the aggregates of the workload; belongs to what commits it
+	committed map[plan.Event]int64 // of the aggregates of the workload; belongs to what commits it
 
 	refusals *refusals
 	versions versions
@@ -102,7 +102,7 @@ type world struct {
 // inWorld runs f with the servers up; it is called in a bubble of virtual time.
 func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	w := &world{
-		T: t, plan: p, trace: newTrace(), versions: map[plan.Event]int64{}, refusals: &refusals{documents: map[string]func(){}},
+		T: t, plan: p, trace: newTrace(), committed: map[plan.Event]int64{}, refusals: &refusals{documents: map[string]func(){}},
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
 		mongo: mongo.New(mongo.Options{AcceptLostTokens: true, TokenVersion: p.Settings.TokenVersion, Version: mongo.Versions[p.Settings.MongoVersion]}), blob: blob.New(blob.Options{}),
 		record: record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: p.Settings.SessionKey}}),

@@ -166,6 +166,26 @@ func TestLostHistoryIsReported(t *testing.T) {
 	require.EqualValues(t, 286, code(t, idle.Err()))
 }
 
+func TestForgottenChangesAreLostHistory(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	if f.srv == nil {
+		t.Skip("a real server loses history when its oplog is full")
+	}
+	ctx, c := t.Context(), f.coll()
+	cs := watch(t, c, options.ChangeStream())
+	insert(t, c, 1)
+	next(t, cs)
+	token := cs.ResumeToken()
+	insert(t, c, 2)
+	f.srv.ForgetChanges("db")
+	insert(t, c, 3)
+	_, err := c.Watch(ctx, driver.Pipeline{}, options.ChangeStream().SetResumeAfter(token))
+	require.EqualValues(t, 286, code(t, err))
+	fresh := watch(t, c, options.ChangeStream())
+	insert(t, c, 4)
+	require.Equal(t, d("_id", int32(4)), next(t, fresh)["documentKey"], "what comes later is read")
+}
+
 func TestIdleStreamsTokenAdvances(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	f.requires(t, 7, 0) // whose tokens are of version 2

@@ -39,8 +39,8 @@ func Draw(seed uint64) Plan {
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
 	d.repairs(rand.New(rand.NewPCG(seed, 0x9e)))
-	d.versions(rand.New(rand.NewPCG(seed, 0x2b)))
 	d.snapshots(rand.New(rand.NewPCG(seed, 0x32)))
+	d.versions(rand.New(rand.NewPCG(seed, 0x2b)))
 	return d.plan
 }
 

@@ -14,7 +14,7 @@ import (
 const NewVersion Kind = "new-version"
 
 // versions draws a second version in the runs in which it can be built: events are
-// inserted, one stream carries all of them, each reaches the subscription, and MongoDB can read as
+// inserted and there is no snapshot, one stream carries all of them, each reaches the subscription, and MongoDB can read as
 // of a moment. In these runs, strangers send no garbage that names an aggregate: an operator would
 // have to drop it from each version.
 func (d *drawing) versions(r *rand.Rand) {
@@ -24,7 +24,7 @@ func (d *drawing) versions(r *rand.Rand) {
 	step.Total = 1 + r.Int64N(60)
 	step.Before = 1 + r.Int64N(3)
 	step.Delay = between(r, time.Millisecond, 60*time.Millisecond)
-	if s.Documents != "" || s.OnReplaced != "" || s.OnRefused != "" || s.Streams > 1 || s.Deliveries > 0 || s.MongoVersion == "4.4" {
+	if s.Documents != "" || s.Snapshot != "" || s.OnReplaced != "" || s.OnRefused != "" || s.Streams > 1 || s.Deliveries > 0 || s.MongoVersion == "4.4" {
 		return
 	}
 	d.plan.Garbage = slices.DeleteFunc(d.plan.Garbage, func(g Garbage) bool { return g.Form != Nobodys })
@@ -40,7 +40,7 @@ func (p Plan) BuildsVersion() bool {
 // version describes the step in words.
 func (s Step) version() string {
 	if s.Kind != NewVersion {
-		return string(s.Kind)
+		return s.lost()
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "the operator builds version 2 of the projection in ranges of %d documents (%d at once; reads of MongoDB take %s)%s", s.Total, s.Before, s.Delay, killed(s.KilledDrops))
