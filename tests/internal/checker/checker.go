@@ -103,7 +103,7 @@ type Run struct {
 	// ExpectedTotals and ActualTotals are the documents that many aggregates feed; nil if the
 	// projection has none.
 	ExpectedTotals, ActualTotals *history.Model
-	// Versions is what is known of a second version of the projection; nil if there is none.
+	// Versions is what is known of a second version of the projection; nil without one.
 	Versions *Versions
 	// Sick are the aggregates that must be parked. Aside holds what was set aside of them, and of
 	// others, which is an error.

@@ -46,7 +46,7 @@ func (d *drawing) snapshots(r *rand.Rand) {
 		return
 	}
 	s.Snapshot, s.SnapshotChunk, s.SnapshotRate = form, chunk, rate
-	s.GapWait = seconds(30) // without judged versions no projection can tell repeated rows from events that it has
+	s.GapWait = seconds(30) // without judged versions no projection distinguishes repeated rows from its events
 	s.OnRefused = ""        // a version that is left out would be a gap
 	left := []Kind{Rewind, Repair, RefuseMessage}
 	if form == SnapshotStart {
