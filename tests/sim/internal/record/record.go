@@ -117,7 +117,7 @@ type (
 )
 
 // same returns the id of the first message of an event, if this one or the first is a row of a
-// snapshot: both tell the same, under other ids.
+// snapshot: both carry the same, under other ids.
 func (r *Record) same(a history.Acceptance, row bool) string {
 	of := version{a.Stream, a.Aggregate, a.Version}
 	first, known := r.versions[of]
