@@ -115,7 +115,12 @@ func (d *drawing) singles(r *rand.Rand) {
 	// operator does something, all wait.
 	add(r.IntN(3) == 0 && s.OnRefused == "" && s.SessionKey == envelope.SessionKey{}, one)
 	names := parts[s.Projection]
-	add(r.IntN(3) == 0, Step{At: at[4], Kind: RefuseCollection, Collection: names[r.IntN(len(names))], Code: unknown[r.IntN(len(unknown))], For: aWhile(r)})
+	likely := r.IntN(3) == 0
+	all := Step{At: at[4], Kind: RefuseCollection, Collection: names[r.IntN(len(names))], Code: unknown[r.IntN(len(unknown))], For: aWhile(r)}
+	if s.Receiver == SDK { // which receives all that waits again, with every hold of a session
+		all.For.Duration = min(all.For.Duration, time.Minute)
+	}
+	add(likely, all)
 }
 
 // HealthyNames are the names of the aggregates with which nothing goes wrong.
