@@ -56,6 +56,13 @@ param queue string = ''
 param blobAccountUrl string
 @minLength(1)
 param claimCheckContainer string
+@minLength(1)
+@description('The producer\'s, whose checkpoint verify, build and repair read')
+param checkpointContainer string
+@minLength(1)
+param sourceDatabase string
+@minLength(1)
+param sourceCollection string
 
 // azd fills in text, so numbers come as text.
 param maxSessions string = '64'
@@ -110,6 +117,9 @@ var settings = [
   { name: 'SERVICE_BUS_QUEUE', value: queue }
   { name: 'BLOB_ACCOUNT_URL', value: blobAccountUrl } // for the bodies of large events
   { name: 'CLAIM_CHECK_CONTAINER', value: claimCheckContainer }
+  { name: 'BLOB_CONTAINER', value: checkpointContainer } // this and the source: for verify, build and repair
+  { name: 'SOURCE_DATABASE', value: sourceDatabase }
+  { name: 'SOURCE_COLLECTION', value: sourceCollection }
   { name: 'MAX_SESSIONS', value: maxSessions }
   { name: 'VERSION_GAP_WAIT', value: versionGapWait }
   { name: 'VERSION_FIRST', value: versionFirst }

@@ -211,7 +211,17 @@ resource projectorResults 'Microsoft.Authorization/roleAssignments@2022-04-01' =
   }
 }
 
-// The projector reads large bodies; the checkpoints are none of its business.
+// The projector's commands verify, build and repair read the checkpoint, and its apps large bodies. It writes neither.
+resource projectorCheckpoints 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(checkpoints.id, projector.id, dataReader)
+  scope: checkpoints
+  properties: {
+    principalId: projector.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: dataReader
+  }
+}
+
 resource projectorClaimChecks 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(claimChecks.id, projector.id, dataReader)
   scope: claimChecks

@@ -40,6 +40,7 @@ var allowed = map[grant]bool{
 	{"projector.properties.principalId", "Azure Service Bus Data Receiver", "projection"}: true, // the subscription
 	{"projector.properties.principalId", "Azure Service Bus Data Receiver", "queue"}:      true,
 	{"projector.properties.principalId", "Storage Blob Data Reader", "claimChecks"}:       true,
+	{"projector.properties.principalId", "Storage Blob Data Reader", "checkpoints"}:       true, // build and repair
 	{"projector.properties.principalId", "Key Vault Secrets User", "vault::readModel"}:    true,
 	{"scaler.properties.principalId", "Azure Service Bus Data Owner", "projection"}:       true,
 	{"scaler.properties.principalId", "Azure Service Bus Data Owner", "queue"}:            true,

@@ -45,8 +45,6 @@ var leftOut = map[string]string{
 	"STREAM_NAME":                   "empty means DATABASE.COLLECTION, which is right",
 	"CORRELATION_ID_PATH":           "empty means no correlation id",
 	"SOURCE_MONGODB_URI":            "a secret that the projector does without: a person gives it to `projector verify`",
-	"SOURCE_DATABASE":               "for `projector verify` alone",
-	"SOURCE_COLLECTION":             "for `projector verify` alone",
 	"TRACE_PARENT_PATH":             "empty means that a trace begins in the producer",
 	"PIPELINE":                      "empty means that every change is read",
 }
