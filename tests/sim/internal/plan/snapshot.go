@@ -21,11 +21,11 @@ const LoseHistory Kind = "lose-history"
 
 // snapshots draws a snapshot in a part of the runs whose events are inserted: documents that are
 // there before the streams begin, or history that is lost once or twice. It leaves out what takes
-// documents away, what publishes events again or leaves them out, repairs, which are refused
-// meanwhile, and, where rows repeat events, what parks aggregates.
+// documents away, what publishes events again or leaves them out, and, where rows repeat events,
+// what parks aggregates. Runs with repairs, which are refused meanwhile, have none.
 func (d *drawing) snapshots(r *rand.Rand) {
 	s := &d.plan.Settings
-	form, chunk, rate := []string{"", SnapshotStart, SnapshotStart, SnapshotHeal}[r.IntN(4)], 1+r.IntN(30), []int{0, 0, 3, 20}[r.IntN(4)]
+	form, chunk, rate := []string{"", "", SnapshotStart, SnapshotHeal}[r.IntN(4)], 1+r.IntN(30), []int{0, 0, 3, 20}[r.IntN(4)]
 	before, losses := 20+r.IntN(120), moments(r, 1+r.IntN(2), d.length)
 	var events []Event
 	for range before {
@@ -42,13 +42,14 @@ func (d *drawing) snapshots(r *rand.Rand) {
 	for _, at := range losses {
 		steps = append(steps, Step{At: at, Kind: LoseHistory, Silent: r.IntN(2) == 0, For: between(r, time.Second, 10*time.Second)})
 	}
-	if form == "" || s.Documents != "" || s.OnReplaced != "" || s.Deliveries > 0 || s.MongoVersion == "4.4" {
+	repairs := slices.ContainsFunc(d.plan.Steps, func(step Step) bool { return step.Kind == Repair })
+	if form == "" || repairs || s.Documents != "" || s.OnReplaced != "" || s.Deliveries > 0 || s.MongoVersion == "4.4" {
 		return
 	}
 	s.Snapshot, s.SnapshotChunk, s.SnapshotRate = form, chunk, rate
 	s.GapWait = seconds(30) // without judged versions no projection distinguishes repeated rows from its events
 	s.OnRefused = ""        // a version that is left out would be a gap
-	left := []Kind{Rewind, Repair, RefuseMessage}
+	left := []Kind{Rewind, RefuseMessage}
 	if form == SnapshotStart {
 		d.plan.Before = events
 	} else {
