@@ -95,8 +95,9 @@ func (s *Stream) TokenCopy(ctx context.Context, containerName string) error {
 		"stream %q: the checkpoint of epoch %d is copied to %s/%s", s.Name, snapshot.Record.Epoch, containerName, name)
 }
 
-// TokenSet moves the checkpoint to a token: its _data, or the whole document as Extended JSON, or to
-// the position of a snapshot's row. The deployment must be able to continue from it. Errors: [ErrRefused], or the services'.
+// TokenSet moves the checkpoint to a token: its _data, or the whole document as Extended JSON; or
+// to the position of a snapshot's row. The deployment must be able to continue from it. Errors:
+// [ErrRefused], or the services'.
 func (s *Stream) TokenSet(ctx context.Context, token string, change Change) error {
 	if _, _, row := envelope.ParseBoundary(token); row {
 		return s.passRow(ctx, token, change)

@@ -249,8 +249,8 @@ func (s *Server) SetTokenVersion(version int) {
 // expireAfterSeconds does after a while.
 func (s *Server) ExpireImages() { s.eng.ExpireImages() }
 
-// ForgetChanges makes the changes of a database until now unreadable for change streams, as an oplog
-// does that is too small for the time in which a stream was not read. Other databases keep theirs.
+// ForgetChanges makes the changes of a database until now unreadable for change streams, as in an
+// oplog that is too small for the time in which a stream was not read. Other databases keep theirs.
 func (s *Server) ForgetChanges(database string) { s.eng.ForgetChanges(database) }
 
 // LoseReplies lets the next n executions of a command take effect and then closes

@@ -13,10 +13,10 @@ import (
 // switches the readers to it, and in the end drops the first one.
 const NewVersion Kind = "new-version"
 
-// versions draws a second version in the runs in which it can be built: events are
-// inserted and there is no snapshot, one stream carries all of them, each reaches the subscription, and MongoDB can read as
-// of a moment. In these runs, strangers send no garbage that names an aggregate: an operator would
-// have to drop it from each version.
+// versions draws a second version in the runs in which it can be built: events are inserted and
+// there is no snapshot, one stream carries all of them, each reaches the subscription, and MongoDB
+// can read as of a moment. In these runs, strangers send no garbage that names an aggregate: an
+// operator would have to drop it from each version.
 func (d *drawing) versions(r *rand.Rand) {
 	s := d.plan.Settings
 	at := moments(r, 1, d.length)[0]
