@@ -27,17 +27,17 @@ func (w *world) litter(ctx context.Context) {
 	for _, g := range w.plan.Garbage {
 		pause(ctx, g.At.Duration-time.Since(w.began))
 		w.trace.add("%s", g)
-		if g.Form == plan.Nobodys {
-			w.sendNobodys(ctx, client, g)
+		if g.Form == plan.Unnamed {
+			w.sendUnnamed(ctx, client, g)
 		} else {
 			w.sendParking(ctx, client, g)
 		}
 	}
 }
 
-// sendNobodys sends garbage that names no aggregate into the session of an aggregate whose id is
+// sendUnnamed sends garbage that names no aggregate into the session of an aggregate whose id is
 // too long to be the session's.
-func (w *world) sendNobodys(ctx context.Context, client *azservicebus.Client, planned plan.Garbage) {
+func (w *world) sendUnnamed(ctx context.Context, client *azservicebus.Client, planned plan.Garbage) {
 	random, aggregate := rand.New(rand.NewPCG(planned.Random, 0xd3)), plan.FullName(planned.Aggregate)
 	for version := range int64(10) {
 		if version == planned.Before {

@@ -13,7 +13,7 @@ type Accepted struct {
 	MessageID  string
 	SessionID  string
 	EnqueuedAt time.Time
-	// Properties are the application properties; nil without any or they are malformed.
+	// Properties are the application properties; nil if they are absent or malformed.
 	Properties map[string]any
 	Size       int // of the encoded message, in bytes
 	// Duplicate is true when duplicate detection dropped the message.

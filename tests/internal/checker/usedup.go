@@ -171,15 +171,10 @@ func (l *letters) add(r Run, aggregate string, version int64, m Aside) error {
 			return fmt.Errorf("%w: %s: version %d is set aside behind nothing", ErrSkipped, aggregate, version)
 		}
 		return nil
-	case ReasonEnded:
-		if r.UsedUp.Deadly == nil || !r.UsedUp.Deadly(aggregate, version) {
+	case reasonGap, ReasonDeliveries, ReasonEnded:
+		if m.Reason == ReasonEnded && (r.UsedUp.Deadly == nil || !r.UsedUp.Deadly(aggregate, version)) {
 			return fmt.Errorf("%w: %s: version %d is parked as %s, and ends no process", ErrSkipped, aggregate, version, m.Reason)
 		}
-		if l.parked == 0 || version < l.parked {
-			l.parked = version
-		}
-		return nil
-	case reasonGap, ReasonDeliveries:
 		if m.Reason == reasonGap && (l.lowest == 0 || l.lowest > version) {
 			return fmt.Errorf("%w: %s: version %d is parked as a gap, and nothing before it is missing", ErrSkipped, aggregate, version)
 		}

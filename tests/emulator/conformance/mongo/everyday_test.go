@@ -298,7 +298,7 @@ func TestAdministratorsAreAnswered(t *testing.T) {
 	}
 }
 
-// of reads a field; nil without a field.
+// of reads a field; nil if it reads no field.
 func of(doc bson.D, key string) any {
 	for _, e := range doc {
 		if e.Key == key {

@@ -20,7 +20,7 @@ type Terminus struct {
 
 const filterField = 7 // of a source
 
-// Address returns the address, or "" without one or it is not a string.
+// Address returns the address, or "" if it is absent or not a string.
 func (t *Terminus) Address() string {
 	if t == nil || len(t.Fields) == 0 {
 		return ""

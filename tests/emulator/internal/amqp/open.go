@@ -63,7 +63,7 @@ func (o *Open) decode(f *fields) error {
 	return f.end()
 }
 
-// appendProperties appends null without any.
+// appendProperties appends null for an empty list.
 func appendProperties(b []byte, m map[Symbol]any) ([]byte, error) {
 	if len(m) == 0 {
 		return AppendNull(b), nil

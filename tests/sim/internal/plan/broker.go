@@ -112,9 +112,6 @@ func (s Settings) broker() (words string) {
 	if s.BodyKiB > 0 {
 		words += fmt.Sprintf("; bodies of %d KiB, of which a session has room for %d batches of %d", s.BodyKiB, Batches, s.BodiesInHand)
 	}
-	if s.WatchProcesses {
-		words += "; processes are watched"
-	}
 	if s.VersionFirst > 0 {
 		words += fmt.Sprintf("; versions begin with %d", s.VersionFirst)
 	}

@@ -299,7 +299,7 @@ func (d *drawing) litter(r *rand.Rand) (all []Garbage) {
 		at += time.Duration(r.Int64N(int64(d.length) / int64(d.garbage))).Round(time.Millisecond)
 		g := Garbage{At: Duration{at}, ID: fmt.Sprintf("garbage-%d", n)}
 		if r.IntN(3) == 0 {
-			g.Form, g.Aggregate = Nobodys, fmt.Sprintf("long-%d", n)
+			g.Form, g.Aggregate = Unnamed, fmt.Sprintf("long-%d", n)
 			g.Before, g.Random = r.Int64N(10), r.Uint64()
 		} else {
 			candidates := d.before(at, all)
@@ -310,7 +310,7 @@ func (d *drawing) litter(r *rand.Rand) (all []Garbage) {
 			if g.Form = BrokenBody; r.IntN(2) == 0 {
 				g.Form = Unsaid
 			}
-			taken := func(other Garbage) bool { return other.Form != Nobodys && other.Aggregate == g.Aggregate }
+			taken := func(other Garbage) bool { return other.Form != Unnamed && other.Aggregate == g.Aggregate }
 			if slices.ContainsFunc(all, taken) {
 				continue
 			}
@@ -336,7 +336,7 @@ func (d *drawing) before(at time.Duration, garbage []Garbage) (aggregates []stri
 		}
 	}
 	for _, g := range garbage {
-		if g.Form == Nobodys {
+		if g.Form == Unnamed {
 			aggregates = append(aggregates, g.Aggregate)
 		}
 	}
@@ -356,7 +356,7 @@ func (d *drawing) operator() {
 		}
 	}
 	for n := range d.plan.Garbage {
-		if d.plan.Garbage[n].Form != Nobodys {
+		if d.plan.Garbage[n].Form != Unnamed {
 			d.plan.Garbage[n].KilledDrops = d.killed(d.mending)
 		}
 	}

@@ -114,7 +114,7 @@ func (p Plan) validate() error {
 		}
 	}
 	for n, g := range p.Garbage {
-		if !slices.Contains([]Form{Nobodys, Unsaid, BrokenBody}, g.Form) || g.ID == "" || g.Aggregate == "" {
+		if !slices.Contains([]Form{Unnamed, Unsaid, BrokenBody}, g.Form) || g.ID == "" || g.Aggregate == "" {
 			return fmt.Errorf("garbage %d: expected an id, an aggregate, and a form that there is, not %q", n+1, g.Form)
 		}
 	}

@@ -10,9 +10,9 @@ type Form string
 
 // The forms of garbage.
 const (
-	// Nobodys names no aggregate: it comes into a session that is a hash, among the events of the
+	// Unnamed names no aggregate: it comes into a session that is a hash, among the events of the
 	// one whose session it is.
-	Nobodys Form = "nobodys"
+	Unnamed Form = "nobodys"
 	// Unsaid has no properties: only its session names an aggregate, if the aggregate has a session
 	// of its own.
 	Unsaid Form = "unsaid"
@@ -25,7 +25,7 @@ type Garbage struct {
 	At   Duration `json:"at"`
 	ID   string   `json:"id"`
 	Form Form     `json:"form"`
-	// Aggregate is the aggregate into whose session it is sent, see [FullName]. That of [Nobodys]
+	// Aggregate is the aggregate into whose session it is sent, see [FullName]. That of [Unnamed]
 	// has ten events of its own, and Before is how many of them come before.
 	Aggregate string `json:"aggregate"`
 	Before    int64  `json:"before,omitempty"`
@@ -37,7 +37,7 @@ type Garbage struct {
 // String describes it in words.
 func (g Garbage) String() string {
 	switch g.Form {
-	case Nobodys:
+	case Unnamed:
 		return fmt.Sprintf("a stranger sends %s, which names nobody, behind %d of 10 events of %s", g.ID, g.Before, g.Aggregate)
 	case BrokenBody:
 		return fmt.Sprintf("a stranger sends %s, an event of %s with a broken body%s", g.ID, g.Aggregate, killed(g.KilledDrops))

@@ -128,6 +128,9 @@ func (s Settings) String() string {
 	if s.GapWait.Duration > 0 {
 		versions = fmt.Sprintf("a missing version is waited for %s", s.GapWait)
 	}
+	if s.WatchProcesses {
+		versions += ", processes are watched"
+	}
 	streams := fmt.Sprintf("%d streams", s.Streams)
 	if s.Shared {
 		streams += " of the same aggregates"

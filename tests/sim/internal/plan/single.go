@@ -100,8 +100,9 @@ func (d *drawing) singles(r *rand.Rand) {
 	for n, at := range moments(r, hangs, d.length) {
 		step := Step{At: at, Kind: HangProjection, Aggregate: fmt.Sprintf("hung-%d", n+1), Random: r.Uint64(), Total: 1 + r.Int64N(8), For: aWhile(r)}
 		step.Before = r.Int64N(step.Total)
-		// What waits in a shared session may fill its room, as in broker: the projection returns then.
-		if lasts := crowded || r.IntN(2) == 0; lasts && !(s.BodyKiB > 0 && s.SessionKey != envelope.SessionKey{}) {
+		// In a shared session, what waits may fill its room, as in broker: the projection returns.
+		fills := s.BodyKiB > 0 && s.SessionKey != envelope.SessionKey{}
+		if lasts := crowded || r.IntN(2) == 0; lasts && !fills {
 			step.For = Duration{} // until all else is at rest
 		}
 		d.plan.Steps = append(d.plan.Steps, step)

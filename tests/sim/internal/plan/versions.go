@@ -27,7 +27,7 @@ func (d *drawing) versions(r *rand.Rand) {
 	if s.Documents != "" || s.Snapshot != "" || s.OnReplaced != "" || s.OnRefused != "" || s.Streams > 1 || s.Deliveries > 0 || s.MongoVersion == "4.4" {
 		return
 	}
-	d.plan.Garbage = slices.DeleteFunc(d.plan.Garbage, func(g Garbage) bool { return g.Form != Nobodys })
+	d.plan.Garbage = slices.DeleteFunc(d.plan.Garbage, func(g Garbage) bool { return g.Form != Unnamed })
 	d.plan.Steps = append(d.plan.Steps, step)
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
