@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector/internal/build"
+	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/internal/suspects"
-	"github.com/sluice-cdc/sluice/projector/internal/views"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/retry"
@@ -110,11 +110,11 @@ func dropVersion(ctx context.Context, p *Projector, r Request) error {
 
 // unused returns an error if a view shows the version.
 func (p *Projector) unused(ctx context.Context, database *mongo.Database, r Request) error {
-	all, err := views.Of(p.Projection)
+	all, err := schema.Views(p.Projection)
 	if err != nil {
 		return fmt.Errorf("drop %s: %w", r.name, err)
 	}
-	shown, err := views.Shown(ctx, database, all)
+	shown, err := schema.Shown(ctx, database, all)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,13 @@
-// Package schema creates the missing collections and indexes of a projection.
+// Package schema creates the missing collections and indexes of a projection, and manages the views
+// by which readers read it.
 //
-// Guaranteed: any number of processes may do it concurrently, and repeatedly; existing ones stay as
-// they are. Nothing is ever dropped or changed: an existing index with other options is an error
-// that names the remedy.
+// Guaranteed: any number of processes may create collections and indexes concurrently, and
+// repeatedly; existing ones stay as they are. None is ever dropped or changed: an existing index
+// with other options is an error that names the remedy. A view changes from one version's
+// collection to another's in one command of MongoDB. A cursor stays with the collection that it was
+// opened on, so each read sees one version.
+//
+// Not guaranteed: that the views of a projection with several collections change together.
 package schema
 
 import (

@@ -1,12 +1,4 @@
-// Package views manages the views by which readers read a projection, whichever version of it they
-// show: for each collection that the projection declares, a view of the collection's name in
-// version 1 with "_current" behind it.
-//
-// Guaranteed: a view changes from one version's collection to another's in one command of MongoDB.
-// A cursor stays with the collection that it was opened on, so each read sees one version.
-//
-// Not guaranteed: that the views of a projection with several collections change together.
-package views
+package schema
 
 import (
 	"context"
@@ -22,7 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-// View is the view of one collection of a projection.
+// View is the view by which readers read one collection of a projection, whichever version of it
+// the view shows: it has the collection's name in version 1 with "_current" behind it.
 type View struct {
 	Name string
 	// Collection is what the view shows if it shows the version that it was made for.
@@ -36,8 +29,8 @@ var ErrNotDeclared = errors.New("the projection does not declare its collections
 // ErrTaken is a collection that has the name of a view.
 var ErrTaken = errors.New("is a collection, and should be a view that readers use: rename it")
 
-// Of returns the views that show a version of a projection. Errors: [ErrNotDeclared].
-func Of(p projection.Projection) ([]View, error) {
+// Views returns the views that show a version of a projection. Errors: [ErrNotDeclared].
+func Views(p projection.Projection) ([]View, error) {
 	collections, declared := projection.Collections(p)
 	if !declared {
 		return nil, ErrNotDeclared
