@@ -29,16 +29,11 @@ func (f *Findings) Mongo(ctx context.Context, client *mongo.Client, check, setti
 		return false
 	}
 	roundTrip := Fastest(func() error { return ping(ctx, client) })
-	// MongoDB before 4.4.2 does not know hello, and a server after 5 may be configured to refuse
-	// isMaster.
-	who, err := hello(ctx, client, "hello")
-	if mongodb.HasCode(err, mongodb.CommandNotFound) {
-		who, err = hello(ctx, client, "isMaster")
-	}
+	who, err := mongodb.Identify(ctx, client)
 	switch {
 	case err != nil: // it answered the ping
 		f.OK(check, "it answers, in %s; its kind is unknown", roundTrip)
-	case who.Msg == "isdbgrid":
+	case who.Sharded():
 		f.OK(check, "it answers, in %s (a sharded cluster)", roundTrip)
 	case who.SetName != "":
 		f.OK(check, "it answers, in %s (replica set %s)", roundTrip, who.SetName)
@@ -72,16 +67,6 @@ func (s connectionStatus) user() string {
 		return "the connection string names no user, and the server asks for none"
 	}
 	return fmt.Sprintf("signed in as %q of the database %q", users[0].User, users[0].DB)
-}
-
-type identity struct {
-	SetName string `bson:"setName"`
-	Msg     string `bson:"msg"`
-}
-
-func hello(ctx context.Context, client *mongo.Client, command string) (who identity, err error) {
-	err = client.Database("admin").RunCommand(ctx, bson.D{{Key: command, Value: 1}}).Decode(&who)
-	return who, err
 }
 
 func ping(ctx context.Context, client *mongo.Client) error {

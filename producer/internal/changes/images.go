@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,8 @@ var ErrNoImages = errors.New("AGGREGATE_ID_PATH leads into the document, and an 
 
 // CheckImages returns [ErrNoImages] if an update or a delete would have no aggregate with these
 // settings. It also returns nil if that is unknown, because the collection does not exist yet or
-// the user may not read its options; then the first such change reports it. Other errors are the
-// server's.
+// the user may not read its options or its shard key; then the first such change reports it. Other
+// errors are the server's.
 func (c Config) CheckImages(ctx context.Context, collection *mongo.Collection) error {
 	if !c.Mapping.needsImages() {
 		return nil
@@ -35,7 +36,11 @@ func (c Config) CheckImages(ctx context.Context, collection *mongo.Collection) e
 	case !exists, kept && c.Mapping.imagesCoverAll():
 		return nil
 	}
-	if inKey, err := c.Mapping.inShardKey(ctx, collection); err != nil || inKey {
+	inKey, err := c.Mapping.inShardKey(ctx, collection)
+	switch {
+	case mongodb.HasCode(err, mongodb.Unauthorized):
+		return nil
+	case err != nil, inKey:
 		return err
 	}
 	asked := "the collection keeps none"
@@ -76,15 +81,22 @@ func KeepsImages(ctx context.Context, collection *mongo.Collection) (kept, exist
 }
 
 // inShardKey reports whether the collection is sharded by the aggregate id, which then is in every
-// document's key.
+// document's key. The error is Unauthorized if the user of a sharded cluster may not read its
+// configuration.
 func (m Mapping) inShardKey(ctx context.Context, collection *mongo.Collection) (bool, error) {
+	client := collection.Database().Client()
 	name := collection.Database().Name() + "." + collection.Name()
-	sharding, err := collection.Database().Client().Database("config").Collection("collections").
-		FindOne(ctx, bson.D{{Key: "_id", Value: name}}).Raw()
-	if err != nil {
-		if _, answered := errors.AsType[mongo.ServerError](err); answered || errors.Is(err, mongo.ErrNoDocuments) {
-			return false, nil // not sharded, not permitted, or no such database
+	sharding, err := client.Database("config").Collection("collections").FindOne(ctx, bson.D{{Key: "_id", Value: name}}).Raw()
+	_, answered := errors.AsType[mongo.ServerError](err)
+	switch {
+	case mongodb.HasCode(err, mongodb.Unauthorized):
+		if deployment, unknown := mongodb.Identify(ctx, client); unknown != nil || deployment.Sharded() {
+			return false, cmp.Or(unknown, err)
 		}
+		return false, nil // a replica set has no sharded collections
+	case answered, errors.Is(err, mongo.ErrNoDocuments):
+		return false, nil // not sharded, or no such database
+	case err != nil:
 		return false, err
 	}
 	key, _ := sharding.Lookup("key").DocumentOK()

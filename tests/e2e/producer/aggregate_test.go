@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -265,5 +266,23 @@ func TestG2AStreamKeepsTheTextOfItsNumbers(t *testing.T) {
 		lead("d", 4)
 		require.Equal(t, []string{"7", `{"$numberDecimal":"7"}`, `{"$numberDecimal":"7"}`, "7"}, sessions())
 		require.Contains(t, operateWith(w, nil, "reading", "--drained").Out, "nothing to do")
+	})
+}
+
+// G6: a user who may not read the configuration of a sharded cluster gets the aggregate of updates
+// from the shard key, which every document's key holds.
+func TestG6TheShardKeyGivesTheAggregateToAUserWithoutRightsOnConfig(t *testing.T) {
+	sharded := &mongo.Mongos{ShardKeys: map[string]string{"shop.events": "aggregateId"}, ConfigForbidden: true}
+	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{Mongos: sharded}}, func(w *world.World) {
+		require.NoError(w, w.Events.Database().CreateCollection(w.Context(), w.Events.Name()))
+		a := w.StartProducer("a", world.AllOperations)
+		w.Leads("a")
+		insertD1(w)
+		change(w, 1)
+		w.Eventually("both are published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 2 })
+		for _, m := range w.Took() {
+			require.Equal(t, "A", m.SessionID)
+		}
+		a.End()
 	})
 }

@@ -26,6 +26,9 @@ type Mongos struct {
 	// ShardKeys has the field by which a collection is sharded, by "database.collection". Others
 	// are not sharded: their document keys are the _id alone.
 	ShardKeys map[string]string
+	// ConfigForbidden refuses to read the database config, as a cluster does to a user who may read
+	// only the source.
+	ConfigForbidden bool
 	// Behind is how far the other shard's oplog lags: a change is delivered after that time, and no
 	// high-water mark is younger.
 	Behind time.Duration
@@ -47,6 +50,8 @@ func (r *request) throughMongos() error {
 		return nil
 	case r.db == "local":
 		return mongoerr.New(mongoerr.IllegalOperation, "Can't use 'local' database through mongos")
+	case r.db == "config" && r.srv.opts.Mongos.ConfigForbidden:
+		return mongoerr.New(mongoerr.Unauthorized, "not authorized on config to execute command %s", r.name)
 	case r.name == "replSetGetStatus":
 		refused := mongoerr.New(125, "replSetGetStatus is not supported through mongos")
 		refused.Extra = bson.D{{Key: "info", Value: "mongos"}}
