@@ -6,9 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net/http"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
@@ -186,4 +190,45 @@ func TestConfigShowsTheSourceOfEverySetting(t *testing.T) {
 	require.Len(t, shown.Problems, 1)
 	code, _ = config("--json", "--lint")
 	require.Equal(t, 1, code)
+}
+
+// barrier answers requests with 200, each once a number of them has arrived.
+type barrier struct {
+	waits sync.WaitGroup
+	paths chan string
+}
+
+func (b *barrier) Do(r *http.Request) (*http.Response, error) {
+	b.waits.Done()
+	all := make(chan struct{})
+	go func() { b.waits.Wait(); close(all) }()
+	select {
+	case <-all:
+		b.paths <- r.URL.Path
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
+}
+
+// A process that has ended holds up the takeover of none of its streams: the lease of one is
+// released while the release of another is unanswered.
+func TestLeasesOfAnEndedProcessAreReleasedAtOnce(t *testing.T) {
+	minimal(t)
+	set(t, map[string]string{
+		"STREAMS": "orders,carts", "ORDERS_MONGODB_COLLECTION": "orders", "CARTS_MONGODB_COLLECTION": "carts", "BLOB_ACCOUNT_URL": "",
+		"BLOB_CONNECTION_STRING": "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5;BlobEndpoint=http://blob.example/a;",
+	})
+	cfgs, err := loadStreams()
+	require.NoError(t, err)
+	transport := &barrier{paths: make(chan string, 2)}
+	transport.waits.Add(2)
+	var log bytes.Buffer
+	opts := Options{
+		Logger: slog.New(slog.NewJSONHandler(&log, nil)),
+		Blob:   &azblob.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: transport}},
+	}
+	releaseAll(t.Context(), cfgs, map[string]string{"shop.orders": "lease-a", "shop.carts": "lease-b"}, errors.New("killed"), opts)
+	require.Len(t, transport.paths, 2, log.String())
+	require.NotContains(t, log.String(), "cannot release")
 }

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/supervise"
@@ -42,32 +46,46 @@ func supervised(ctx context.Context, cfgs []Config, opts Options, work func(ctx 
 		return fmt.Errorf("find this program: %w", err)
 	}
 	return supervise.Run(ctx, append([]string{program}, os.Args[1:]...), func(ended *supervise.Ended, held map[string]string) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-		defer cancel()
-		for _, cfg := range cfgs {
-			lease, ok := held[cfg.Stream]
-			if !ok {
-				continue
-			}
-			log := opts.Logger.With(telemetry.KeyStream, cfg.Stream)
-			log.Error("the producer's process ended without releasing its lease; releasing it", telemetry.KeyError, ended)
-			if err := cfg.release(ctx, lease, opts); err != nil {
-				log.Error("cannot release the lease; another replica takes over after TAKEOVER_AFTER", telemetry.KeyError, err)
-			}
-		}
+		releaseAll(context.WithoutCancel(ctx), cfgs, held, ended, opts)
 	})
 }
 
-// release releases a lease whose holder has died.
-func (c *Config) release(ctx context.Context, lease string, opts Options) error {
-	credential := opts.Credential
-	if credential == nil && c.Blob.ConnectionString == "" {
+// releaseAll releases the leases of a process that has ended, by stream, all at the same time.
+func releaseAll(ctx context.Context, cfgs []Config, held map[string]string, ended error, opts Options) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	credential := sync.OnceValues(azure.Credential) // one for all streams, because it caches its token
+	if opts.Credential != nil {
+		credential = func() (azcore.TokenCredential, error) { return opts.Credential, nil }
+	}
+	var releases sync.WaitGroup
+	defer releases.Wait()
+	for _, cfg := range cfgs {
+		lease, ok := held[cfg.Stream]
+		if !ok {
+			continue
+		}
+		releases.Go(func() {
+			log := opts.Logger.With(telemetry.KeyStream, cfg.Stream)
+			log.Error("the producer's process ended without releasing its lease; releasing it", telemetry.KeyError, ended)
+			if err := cfg.release(ctx, lease, credential, opts.Blob); err != nil {
+				log.Error("cannot release the lease; another replica takes over after TAKEOVER_AFTER", telemetry.KeyError, err)
+			}
+		})
+	}
+}
+
+// release releases a lease whose holder has died. credential is called only if the settings have no
+// connection string.
+func (c *Config) release(ctx context.Context, lease string, credential func() (azcore.TokenCredential, error), options *azblob.ClientOptions) error {
+	var identity azcore.TokenCredential
+	if c.Blob.ConnectionString == "" {
 		var err error
-		if credential, err = azure.Credential(); err != nil {
+		if identity, err = credential(); err != nil {
 			return err
 		}
 	}
-	client, err := c.Blob.Client(credential, blobOptionsWithoutRetries(opts.Blob))
+	client, err := c.Blob.Client(identity, blobOptionsWithoutRetries(options))
 	if err != nil {
 		return err
 	}
