@@ -44,6 +44,7 @@ type cursor struct {
 	fragments  fragments
 	batch      *batchSizer
 	timeout    responseTimeout
+	empties    emptyResponses
 	errors     errorHistory
 	backfill   *backfillSource
 	held       bson.Raw // the token of an empty response that waits for chunks before it; may be nil
@@ -203,11 +204,37 @@ func (c *cursor) next(ctx context.Context, stream *mongo.ChangeStream) (there bo
 	if stream.RemainingBatchLength() > 0 {
 		return stream.TryNext(ctx), stream.Err()
 	}
+	requested := time.Now()
 	err = c.request(ctx, func(ctx context.Context) error {
 		there = stream.TryNext(ctx)
 		return stream.Err()
 	})
-	return there, err
+	if err != nil || there {
+		c.empties.early = 0
+		return there, err
+	}
+	return false, c.empties.pause(ctx, time.Since(requested))
+}
+
+// emptyResponses counts consecutive responses that are empty and early, and pauses after several: a
+// deployment that ignores how long it may wait for an event would otherwise be asked as fast as it
+// answers. One that waits is never paused for: a mongos sends one such response at the beginning.
+type emptyResponses struct {
+	await time.Duration // how long the server may wait
+	early int
+}
+
+// pause records an empty response, and waits if needed. The error is that of ctx.
+func (e *emptyResponses) pause(ctx context.Context, took time.Duration) error {
+	const tolerated = 3
+	if took >= e.await/4 {
+		e.early = 0
+		return nil
+	}
+	if e.early++; e.early <= tolerated {
+		return nil
+	}
+	return retry.Sleep(ctx, e.await/20)
 }
 
 // request makes a request with a timeout. The timeout for the first response of a resumed stream

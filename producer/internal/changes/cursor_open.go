@@ -47,6 +47,7 @@ func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
 	if c.backfilling() || c.beginsWithBackfill() {
 		wait = backfillAwaitTime
 	}
+	c.empties = emptyResponses{await: wait}
 	o := options.ChangeStream().SetMaxAwaitTime(wait).SetBatchSize(c.batch.requested)
 	full, before := config.documents(c.at.Position)
 	if full != "" {

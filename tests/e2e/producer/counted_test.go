@@ -1,14 +1,18 @@
 package producer_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -300,5 +304,28 @@ func TestG6OperatorWherePositionsAreCounted(t *testing.T) {
 		c.End()
 		require.Greater(t, w.Checkpoint().Position, "n0000000003.000000000000000000", "the operator's series goes on")
 		require.Greater(t, w.Checkpoint().Position, before.Position)
+	})
+}
+
+// A deployment that returns empty responses at once is not asked as fast as it answers.
+func TestADeploymentThatDoesNotWaitIsSparedRequests(t *testing.T) {
+	world.InVirtualTime(t, documentDB, func(w *world.World) {
+		var requests atomic.Int64
+		a := startCounting(w, "a", func(c *producer.Config, o *producer.Options) {
+			plainly(c, o)
+			dial := o.Mongo
+			o.Mongo = func(c *options.ClientOptions) {
+				dial(c)
+				c.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+					if e.CommandName == "getMore" {
+						requests.Add(1)
+					}
+				}})
+			}
+		})
+		before := requests.Load()
+		w.Pass(time.Minute)
+		require.Less(t, requests.Load()-before, int64(1500))
+		a.End()
 	})
 }

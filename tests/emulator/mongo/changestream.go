@@ -159,6 +159,9 @@ func (r *request) moreStream(ctx context.Context, c *cursor, size int) (reply bs
 		}
 		wait = time.Duration(ms) * time.Millisecond
 	}
+	if r.srv.opts.DocumentDB {
+		wait = 0
+	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	_, stepped := r.srv.primary()

@@ -14,7 +14,8 @@ import (
 // Azure DocumentDB, as far as its documentation and reports describe it; where they leave something
 // open, the poorer variant: resume tokens that are not hex and do not sort, none before the first
 // event or while idle, events without updateDescription, clusterTime and wallTime, updates with the
-// document as it is now, no pre-images, five stages, no cluster time, no oplog to read. Source:
+// document as it is now, no pre-images, five stages, no cluster time, no oplog to read, and an
+// empty response at once whatever the client is prepared to wait. Source:
 // https://learn.microsoft.com/azure/documentdb/change-streams. Its error codes are not known; these
 // are MongoDB's.
 
