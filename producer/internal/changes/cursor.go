@@ -117,8 +117,10 @@ func (c *cursor) follow(ctx context.Context) error {
 		c.state.answered = true
 		if c.state.first {
 			c.state.first = false
-			c.reader.firstAnswer.Store(int64(time.Since(began)))
-			c.reader.config.Metrics.answered(time.Since(began))
+			took := time.Since(began)
+			c.reader.firstAnswer.Store(int64(took))
+			c.reader.config.ResumeTimeout.learn(took)
+			c.reader.config.Metrics.answered(took)
 		}
 		if !c.confirmed && stream.ID() != opened {
 			return errResumed

@@ -39,12 +39,14 @@ func newResponseTimeout(giveUpAfter time.Duration) responseTimeout {
 // normal one. Before that response the server scans its oplog from the resume point, including
 // writes to other collections (about 23 s for ten million entries), and starts over with each
 // request: with a constant timeout the response might never arrive. So the timeout doubles whenever
-// that response is missing although the server answers otherwise. It outlives the terms of a
-// process. The zero value is ready to use; nil never grows.
+// that response is missing although the server answers otherwise, and falls to twice what the last
+// such response took. It outlives the terms of a process. The zero value is ready to use; nil never
+// grows.
 type ResumeTimeout struct{ nanoseconds atomic.Int64 }
 
-// maxResumeTimeout limits it, so that a permanent failure is noticed.
-const maxResumeTimeout = 15 * time.Minute
+// maxResumeTimeout limits it, so that a request that hangs on the server is repeated some day. In
+// that time a server scans six billion entries.
+const maxResumeTimeout = 4 * time.Hour
 
 func (p *ResumeTimeout) current() time.Duration {
 	if p == nil {
@@ -56,6 +58,13 @@ func (p *ResumeTimeout) current() time.Duration {
 func (p *ResumeTimeout) grow(limit time.Duration) {
 	if p != nil {
 		p.nanoseconds.Store(int64(min(2*limit, maxResumeTimeout)))
+	}
+}
+
+// learn records how long a first response took.
+func (p *ResumeTimeout) learn(took time.Duration) {
+	if p != nil {
+		p.nanoseconds.Store(int64(min(2*took, maxResumeTimeout)))
 	}
 }
 

@@ -54,13 +54,13 @@ func TestG1ALeaderWhoseSourceIsSilentMakesRoom(t *testing.T) {
 // elsewhere since, eventually gets the time that it needs. Each attempt makes it start over, so
 // with a constant limit the stream would never continue.
 func TestG1ASlowFirstAnswerIsWaitedForInTheEnd(t *testing.T) {
-	world.InVirtualTime(t, world.Options{Patience: time.Hour}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{Patience: 12 * time.Hour}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
 		w.InsertMany(10, 2)
 		w.Published()
 		a.End()
-		w.DelayMongo(1000, 3*time.Minute, "aggregate")
+		w.DelayMongo(1000, 40*time.Minute, "aggregate")
 		b := w.StartProducer("b", nil)
 		c := w.StartProducer("c", nil)
 		w.InsertMany(10, 2)
