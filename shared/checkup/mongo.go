@@ -97,8 +97,12 @@ func ExplainMongo(err error, setting string) (problem, remedy string) {
 			if server.LastError == nil && server.Kind != 0 {
 				return "it answers, and has no primary at the moment", "wait for the election to end; if it lasts, see rs.status(): a majority of the members must be up"
 			}
-			if server.LastError != nil {
-				silent = errors.Join(silent, fmt.Errorf("%s: %w", server.Addr, server.LastError))
+			switch failed := server.LastError; {
+			case failed == nil:
+			case silent == nil:
+				silent = fmt.Errorf("%s: %w", server.Addr, failed)
+			default: // on the same line
+				silent = fmt.Errorf("%w; %s: %w", silent, server.Addr, failed)
 			}
 		}
 		if silent != nil {

@@ -69,13 +69,14 @@ func TestEachCauseOfSilenceHasItsOwnWords(t *testing.T) {
 		`its certificate is not accepted`:           x509.UnknownAuthorityError{},
 		`it does not answer: db.example:27017: `:    errors.New("i/o timeout"),
 	} {
-		client, opened := mongo.Connect(options.Client().ApplyURI("mongodb://user:hunter2@db.example/?replicaSet=rs0").
+		client, opened := mongo.Connect(options.Client().ApplyURI("mongodb://user:hunter2@db.example,db2.example/?replicaSet=rs0").
 			SetDialer(fails{err}).SetServerSelectionTimeout(200 * time.Millisecond))
 		require.NoError(t, opened)
 		var found checkup.Findings
 		require.False(t, found.Mongo(t.Context(), client, "mongodb", "MONGODB_URI", "change streams"))
 		require.Len(t, found, 1)
 		require.Contains(t, found[0].Message, says)
+		require.NotContains(t, found[0].Message, "\n", "several hosts are in one line")
 		require.NotContains(t, found[0].Message+found[0].Remedy, "hunter2")
 		require.Contains(t, found[0].Remedy, "MONGODB_URI")
 		require.NoError(t, client.Disconnect(t.Context()))

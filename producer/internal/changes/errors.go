@@ -81,7 +81,7 @@ var fatalCodes = map[int]string{
 	mongodb.CommandNotSupported:     "the deployment does not support these settings of a change stream, or has none",
 	mongodb.InvalidPipelineOperator: "check PIPELINE",
 	mongodb.AtlasError:              "check user and roles in Atlas", // MongoDB Atlas
-	mongodb.NotOnView:               "MONGODB_COLLECTION is a view, and only collections have change streams: set the underlying collection",
+	mongodb.NotOnView:               "MONGODB_COLLECTION is a view or a time series collection, and neither has change streams; set a view's underlying collection",
 	mongodb.FeatureNotSupported:     "the deployment does not support these settings; set FULL_DOCUMENT=default and FULL_DOCUMENT_BEFORE_CHANGE=off", // Amazon DocumentDB
 	mongodb.StageNotSupported:       "the deployment does not support a stage; check PIPELINE",                                                       // Amazon DocumentDB
 	mongodb.BSONObjectTooLarge:      "a change is larger than 16 MB, and this deployment cannot split it; " + tooLargeRemedy,
