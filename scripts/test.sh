@@ -16,7 +16,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # command knows when the result of a test that runs them is out of date.
 new=bin/programs/new
 rm -rf "$new"
-for program in producer/cmd/producer projector/cmd/projector tests/cmd/local tests/chaos/internal/projector; do
+for program in producer/cmd/producer projector/cmd/projector tests/cmd/local; do
   go build -buildvcs=false -o "$new/$program" "./$program"
 done
 SLUICE_PROGRAMS=$PWD/bin/programs/$(find "$new" -type f | sort | xargs cat | cksum | tr ' ' -)

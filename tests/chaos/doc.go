@@ -8,9 +8,6 @@
 // It also takes away their networks while they live: each service in a network namespace, on a cable that is cut without a
 // word, slow, or loses and reorders packets (internal/cable).
 //
-// And it has the servers refuse what they refuse in production, of single aggregates, messages and transactions, while projectors are
-// killed, and what was set aside replayed by the real command.
-//
 // Judged are the promises G1 to G4 by packages history and checker: nothing lost, no effect doubled, nothing reordered,
 // epochs growing with every term. The fence is judged where only networks fail: a frozen process may wake in the middle of a
 // send and finish it, as package leader says; what that does is judged in the read model.

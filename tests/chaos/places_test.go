@@ -12,7 +12,6 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
-	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
@@ -43,23 +42,6 @@ func (s *slot) apart(ctx context.Context, t *testing.T, servers *netns.Namespace
 	}, nil
 }
 
-// services are those that run.
-func (o ringOptions) services() []string {
-	all := []string{"producer", "producer", "projector", "projector"}
-	if o.fault != nil && !o.fault.shared {
-		return all[1:] // nothing happens to producers
-	}
-	return all
-}
-
-// recordStorage records what is asked of the checkpoints' blobs.
-func (r *ring) recordStorage(next leasecheck.Doer) leasecheck.Doer {
-	for _, of := range r.leases {
-		next = of.Client(next)
-	}
-	return next
-}
-
 // fill makes the places of the services; nothing is started yet.
 func (r *ring) fill(ctx context.Context) error {
 	logs := r.TempDir()
@@ -67,7 +49,7 @@ func (r *ring) fill(ctx context.Context) error {
 	if r.options.apart {
 		servers = netns.ForTest(ctx, r.T, "servers")
 	}
-	for _, service := range r.options.services() {
+	for _, service := range []string{"producer", "producer", "projector", "projector"} {
 		name := fmt.Sprintf("%s-%d", service, 1+len(r.slots())%2)
 		place := &slot{Slot: &child.Slot{Name: name, LogDir: logs, OnEvent: func(event string) { r.trace.add("%s", event) }}}
 		at := wire.Loopback
@@ -80,7 +62,7 @@ func (r *ring) fill(ctx context.Context) error {
 		var err error
 		place.way, err = wire.Listen(ctx, name, wire.Addrs{
 			Mongo: stack.Host(r.stack.Endpoint(emulator.EnvMongo)), ServiceBus: stack.Host(r.stack.Endpoint(emulator.EnvServiceBus)), Blob: r.options.blobURL,
-		}, at, &r.checkpoints, r.recordStorage)
+		}, at, &r.checkpoints, r.lease.Client)
 		if err != nil {
 			return err
 		}
@@ -95,9 +77,6 @@ func (r *ring) fill(ctx context.Context) error {
 			place.Program = r.options.producer
 			place.Env = append(append(env, emulator.EnvBlob+"="+blob.ConnectionString(addrs.Blob), "BLOB_CONTAINER="+r.options.name,
 				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION="+r.options.collection(), "START_FROM=latest"), r.options.times...)
-			if f := r.options.fault; f != nil && f.producer != nil {
-				place.Env = append(place.Env, f.producer(r.options.seed)...)
-			}
 			if d := r.options.documents; d != nil {
 				place.Env = append(append(place.Env, "AGGREGATE_ID_PATH="+d.aggregate, "OPERATIONS=insert,update,replace,delete"), d.settings...)
 			} else {
@@ -109,17 +88,6 @@ func (r *ring) fill(ctx context.Context) error {
 		place.Program = r.options.projector
 		place.Env = append(env, "SERVICE_BUS_SUBSCRIPTION="+emulator.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION="+r.options.projection(),
 			"SESSION_IDLE=500ms", "MAX_SESSIONS=16", "SERVICE_BUS_CONNECTIONS=2", "SESSION_RECEIVER="+r.options.receiver())
-		if f := r.options.fault; f != nil {
-			if f.projector != nil {
-				place.Env = append(place.Env, f.projector(r.options.seed)...)
-			}
-			if f.silent {
-				place.way.Silence()
-			}
-			if place.Enter, err = r.faulty.boxed(r); err != nil {
-				return err
-			}
-		}
 		r.projectors = append(r.projectors, place)
 	}
 	return nil

@@ -24,7 +24,6 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
-	"github.com/sluice-cdc/sluice/tests/internal/ledger"
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
@@ -40,8 +39,6 @@ type ringOptions struct {
 	times             []string      // settings of the leadership, KEY=VALUE
 	documents         *reading      // nil: a log of events and its timeline; else documents that change, and their mirror
 	latency           time.Duration // a round trip to MongoDB and Service Bus
-	// fault is what the servers do to the ring; nil: nothing. What else it has then is said there.
-	fault *fault
 	// apart gives every service a network namespace of its own, and a cable from there to the servers.
 	apart bool
 	// fenceAfter is how long a leader may send after a write of its checkpoint; zero: the fence is not judged.
@@ -61,21 +58,10 @@ func (o ringOptions) collection() string {
 
 // projection is the read model's.
 func (o ringOptions) projection() string {
-	switch {
-	case o.documents != nil:
+	if o.documents != nil {
 		return "mirror"
-	case o.fault != nil && o.fault.own:
-		return ledger.Name
 	}
 	return "timeline"
-}
-
-// streams are the names of the collections that are watched.
-func (o ringOptions) streams() []string {
-	if o.fault != nil && o.fault.shared {
-		return []string{o.collection(), "returns"}
-	}
-	return []string{o.collection()}
 }
 
 // entities are those of the ring's Service Bus.
@@ -84,9 +70,6 @@ func (o ringOptions) entities() *servicebus.Config {
 	topic := &c.Topics[0]
 	topic.DuplicateDetectionWindow = duplicateWindow
 	topic.Subscriptions[0].LockDuration = lockDuration
-	if o.fault != nil && o.fault.topic != nil {
-		o.fault.topic(topic)
-	}
 	return &c
 }
 
@@ -100,14 +83,13 @@ type ring struct {
 	model   *driver.Collection
 	// documents are nil where the source is a log of events.
 	documents *documents
-	faulty    *faulty // nil where nothing is wrong with the servers
 	trace     *trace
 
 	producers, projectors []*slot
 
 	rec         *history.Recorder
 	checkpoints wire.Checkpoints
-	leases      []*leasecheck.Recorder // of each stream's checkpoint
+	lease       *leasecheck.Recorder // of the checkpoint
 	loadingOver atomic.Bool
 }
 
@@ -149,9 +131,9 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	defer enter()()
 	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: o.entities(), Latency: o.latency, TransactionLifetime: transactionLifetime})
 	require.NoError(t, err)
-	r := &ring{T: t, options: o, stack: s, rec: history.NewRecorder(), trace: &trace{began: time.Now()}}
-	for _, stream := range o.streams() {
-		r.leases = append(r.leases, leasecheck.NewRecorder(o.name+"/shop."+stream+".json"))
+	r := &ring{
+		T: t, options: o, stack: s, rec: history.NewRecorder(), trace: &trace{began: time.Now()},
+		lease: leasecheck.NewRecorder(o.name + "/shop." + o.collection() + ".json"),
 	}
 	defer func() {
 		t.Logf("%s\n%s", o.name, r.trace)
@@ -172,9 +154,6 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, client.Disconnect(context.WithoutCancel(t.Context()))) }()
 	r.events, r.model = client.Database("shop").Collection("events"), client.Database("readmodel").Collection(o.projection())
-	if o.fault != nil {
-		r.faulty = newFaulty(client, o)
-	}
 	if o.documents != nil {
 		r.documents, err = newDocuments(t.Context(), client, o, r.rec)
 		require.NoError(t, err)
@@ -210,11 +189,7 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 
 // drive feeds the pipeline while work is done to it, and waits until everything is to be seen.
 func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring) error) error {
-	if r.faulty != nil {
-		if err := r.flows(ctx); err != nil {
-			return err
-		}
-	} else if _, err := r.ready(ctx); err != nil {
+	if _, err := r.ready(ctx); err != nil {
 		return err
 	}
 	group, both := errgroup.WithContext(ctx)
@@ -228,9 +203,6 @@ func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring
 	}
 	if r.documents != nil {
 		return r.judge(ctx)
-	}
-	if r.faulty != nil {
-		return r.mend(ctx)
 	}
 	return r.until(ctx, "everything is in the read model and settled", func() bool {
 		counts := r.rec.Counts()
@@ -294,9 +266,6 @@ func (r *ring) load(ctx context.Context) error {
 	if r.documents != nil {
 		return r.documents.load(ctx, r)
 	}
-	if r.faulty != nil {
-		return r.faulty.load(ctx, r)
-	}
 	var events iter.Seq[workload.Event] = func(yield func(workload.Event) bool) {
 		for e := range workload.Orders(r.options.seed) {
 			if r.loadingOver.Load() || !yield(e) {
@@ -304,24 +273,17 @@ func (r *ring) load(ctx context.Context) error {
 			}
 		}
 	}
-	_, err := r.loader(r.events, r.options.rate, func(batch []workload.Event, at time.Time) {
-		for _, e := range batch {
-			r.rec.Commit(history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
-		}
-	}).Run(ctx, events)
-	return err
-}
-
-// loader inserts events into a collection where there is room.
-func (r *ring) loader(into *driver.Collection, rate float64, sending func(batch []workload.Event, at time.Time)) workload.Loader {
 	inserted := int64(0)
-	return workload.Loader{
-		Collection: into, Rate: rate, Allowed: func() int64 { return inserted + r.room() },
+	_, err := workload.Loader{
+		Collection: r.events, Rate: r.options.rate, Allowed: func() int64 { return inserted + r.room() },
 		Sending: func(batch []workload.Event, at time.Time) {
 			inserted += int64(len(batch))
-			sending(batch, at)
+			for _, e := range batch {
+				r.rec.Commit(history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
+			}
 		},
-	}
+	}.Run(ctx, events)
+	return err
 }
 
 // room is how many more events may be on their way. On a machine that is slower than the load they would become ever more, and
@@ -352,14 +314,13 @@ func (r *ring) watch(ctx context.Context, opened func()) error {
 
 // outcome is everything recorded, after the services have ended.
 func (r *ring) outcome() checker.Run {
-	run := checker.Run{History: r.rec.History(), Writes: r.checkpoints.All(), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate}
-	for _, of := range r.leases {
-		run.Lease = errors.Join(run.Lease, leasecheck.Check(of.History(), patience))
+	run := checker.Run{
+		History: r.rec.History(), Writes: r.checkpoints.All(), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate,
+		Lease: leasecheck.Check(r.lease.History(), patience),
 	}
-	if r.faulty != nil {
-		return r.faulty.outcome(r, run)
+	for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.stack.Route.Out(), 10) {
+		run.Aside = append(run.Aside, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
 	}
-	run.Aside = r.aside(10)
 	if r.documents != nil {
 		return run // the mirror has been judged
 	}
@@ -371,14 +332,6 @@ func (r *ring) outcome() checker.Run {
 	require.NoError(r, err)
 	run.Expected, run.Actual = expected, actual
 	return run
-}
-
-// aside are the first dead letters, at most so many.
-func (r *ring) aside(most int) (all []checker.Aside) {
-	for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.stack.Route.Out(), most) {
-		all = append(all, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
-	}
-	return all
 }
 
 // complaints are the last ones in the services' logs.

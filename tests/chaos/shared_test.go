@@ -67,11 +67,6 @@ var (
 			return err
 		})
 	})
-	ownProjector = sync.OnceValues(func() (dir string, err error) {
-		return built(func(ctx context.Context, dir string) error {
-			return child.BuildProgram(ctx, "tests/chaos/internal/projector", filepath.Join(dir, "projector"))
-		})
-	})
 	storage = sync.OnceValues(func() (addr string, err error) {
 		if shared.azurite, err = azurite.Start(context.Background(), azurite.Options{}); err != nil {
 			return "", err
@@ -101,12 +96,4 @@ func programs(t *testing.T) (producer, projector, azuriteAddr string) {
 	dir, err := services()
 	require.NoError(t, err)
 	return filepath.Join(dir, "producer"), filepath.Join(dir, "projector"), azuriteAddr
-}
-
-// ownProjectorProgram is a projector with the projection of package ledger.
-func ownProjectorProgram(t *testing.T) string {
-	t.Helper()
-	dir, err := ownProjector()
-	require.NoError(t, err)
-	return filepath.Join(dir, "projector")
 }

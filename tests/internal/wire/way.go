@@ -29,10 +29,9 @@ type Way struct {
 	storage    func(next leasecheck.Doer) leasecheck.Doer
 	forwarding sync.WaitGroup
 
-	mu     sync.Mutex // guards everything below
-	trap   *Trap      // nil: everything passes
-	silent bool
-	open   map[net.Conn]Server // the connections of the service
+	mu   sync.Mutex          // guards everything below
+	trap *Trap               // nil: everything passes
+	open map[net.Conn]Server // the connections of the service
 }
 
 // BlobObserver is called for the requests to Blob storage and their answers. Arrived is called
@@ -68,9 +67,6 @@ func Listen(ctx context.Context, name string, to Addrs, at Listener, observer Bl
 // Name returns the name of the service.
 func (w *Way) Name() string { return w.name }
 
-// To returns the addresses of the servers.
-func (w *Way) To() Addrs { return w.to }
-
 // Addrs returns the addresses that the service must use instead of the servers' own.
 func (w *Way) Addrs() Addrs {
 	return Addrs{w.listeners[0].Addr().String(), w.listeners[1].Addr().String(), w.listeners[2].Addr().String()}
@@ -81,14 +77,6 @@ func (w *Way) Arm(t *Trap) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.trap = t
-}
-
-// Silence hides the end of the service from Service Bus: its connections stay open there, as those
-// of a lost machine do, until Service Bus closes them or [Way.Run] ends.
-func (w *Way) Silence() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.silent = true
 }
 
 // Cut closes every connection of the service to a server, without a close message. New ones are
@@ -113,13 +101,6 @@ func (w *Way) connected(c net.Conn, server Server) (disconnected func()) {
 		defer w.mu.Unlock()
 		delete(w.open, c)
 	}
-}
-
-// notices reports whether a server is to notice that the service is gone.
-func (w *Way) notices(server Server) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return !w.silent || server != ServiceBus
 }
 
 // pass waits for as long as the message is held, and reports whether it is forwarded.
@@ -177,9 +158,7 @@ func (w *Way) splice(ctx context.Context, client net.Conn, of Server, to string,
 		// Whatever ends the requests, also those of a killed service, ends them after what it had
 		// sent.
 		w.pump(server, client, next, false)
-		if w.notices(of) {
-			server.Close()
-		}
+		server.Close()
 	})
 	ways.Go(func() {
 		w.pump(client, server, next, true)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
@@ -174,52 +173,6 @@ func TestLeaseRequestsHaveTheirNames(t *testing.T) {
 		require.Equal(t, name, <-names)
 	}
 	require.Empty(t, names)
-}
-
-// Service Bus notices the end of a service by the end of its connections, and does not notice that
-// of a machine.
-func TestASilentWayKeepsTheConnectionsOfAServiceThatIsGone(t *testing.T) {
-	for name, test := range map[string]struct {
-		silent bool
-		want   error
-	}{"heard": {false, io.EOF}, "silent": {true, os.ErrDeadlineExceeded}} {
-		t.Run(name, func(t *testing.T) {
-			bus, err := wire.Loopback(t.Context(), wire.ServiceBus)
-			require.NoError(t, err)
-			defer bus.Close()
-			w, err := wire.Listen(t.Context(), "service", wire.Addrs{ServiceBus: bus.Addr().String()}, wire.Loopback, noObserver{}, nil)
-			require.NoError(t, err)
-			ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-			var running errgroup.Group
-			running.Go(func() error { return w.Run(ctx) })
-			defer func() {
-				cancel()
-				require.NoError(t, running.Wait())
-			}()
-			if test.silent {
-				w.Silence()
-			}
-
-			var dialer net.Dialer
-			service, err := dialer.DialContext(t.Context(), "tcp", w.Addrs().ServiceBus)
-			require.NoError(t, err)
-			_, err = service.Write([]byte("AMQP\x00\x01\x00\x00"))
-			require.NoError(t, err)
-			require.NoError(t, service.Close())
-			taken, err := bus.Accept()
-			require.NoError(t, err)
-			defer taken.Close()
-			_, err = io.ReadFull(taken, make([]byte, 8))
-			require.NoError(t, err)
-			patience := 20 * time.Second
-			if test.silent {
-				patience = 200 * time.Millisecond // nothing arrives, however long the test waits
-			}
-			require.NoError(t, taken.SetReadDeadline(time.Now().Add(patience)))
-			_, err = taken.Read(make([]byte, 1))
-			require.ErrorIs(t, err, test.want)
-		})
-	}
 }
 
 func TestACutClosesTheConnectionsToOneServer(t *testing.T) {
