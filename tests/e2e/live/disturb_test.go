@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
-// disturbance is something that servers do to their clients.
+// disturbance is a fault that servers inflict on their clients.
 type disturbance struct {
 	what string
 	do   func()
@@ -20,11 +20,12 @@ type disturbance struct {
 
 func (w *world) disturb(d disturbance) {
 	w.Helper()
-	w.tell("%s", d.what)
+	w.trace("%s", d.what)
 	d.do()
 }
 
-// lose waits for a message between a service and a server, loses it, and cuts every connection between the two.
+// lose waits for a message between a service and a server, drops it, and cuts every connection
+// between the two.
 func (w *world) lose(s *service, server wire.Server, match func(wire.Unit) bool) {
 	w.Helper()
 	trap := wire.NewTrap(func(u wire.Unit) bool { return u.Server == server && match(u) })
@@ -43,7 +44,8 @@ func (w *world) lose(s *service, server wire.Server, match func(wire.Unit) bool)
 	s.now.way.Cut(server)
 }
 
-// mongoDisturbances are those of MongoDB. A real one is told what an operator would tell it, and its ways are cut.
+// mongoDisturbances returns the disturbances of MongoDB. A real server gets the commands of an
+// operator, and the connections to it are cut.
 func (w *world) mongoDisturbances() []disturbance {
 	if !w.real {
 		return []disturbance{
@@ -72,8 +74,8 @@ func (w *world) mongoDisturbances() []disturbance {
 	}
 }
 
-// killCursors kills every cursor of a real MongoDB on the events and the read model, until one has been killed: the producers' stand
-// open, and are between two requests for a moment only.
+// killCursors kills every cursor of a real MongoDB on the events and the read model, and tries
+// again until it has killed at least one: a producer's cursor is idle only between two requests.
 func (w *world) killCursors() {
 	admin := w.client.Database("admin")
 	w.flow("a cursor is killed", func() bool {

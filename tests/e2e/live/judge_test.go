@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// judge judges what was recorded, when everything has ended.
+// judge judges the recorded run after everything has ended.
 func (w *world) judge() {
 	_, err := w.collection(w.settings.Projection).InsertOne(w.Context(), bson.D{{Key: "_id", Value: last}})
 	require.NoError(w, err)
@@ -36,7 +36,7 @@ func (w *world) judge() {
 		w.run.Lease = errors.Join(w.run.Lease, leasecheck.Check(recorder.History(), patience))
 	}
 	w.compare()
-	w.tell("%s; it recognised %d repeats; %d writes of checkpoints in %d terms", w.counts(), w.rec.Counts().Duplicates, len(w.run.Writes), w.terms())
+	w.trace("%s; it recognised %d repeats; %d writes of checkpoints in %d terms", w.counts(), w.rec.Counts().Duplicates, len(w.run.Writes), w.terms())
 	for n, violation := range checker.Judge(w.run) {
 		if n == 10 {
 			w.Error("and more")
@@ -57,7 +57,7 @@ func (w *world) terms() (n int) {
 	return n
 }
 
-// setAside records what was set aside, before anything is mended, and how much there was to be.
+// setAside records the dead letters before anything is fixed, and how many there must be.
 func (w *world) setAside() {
 	aside := w.aside()
 	committed, _ := w.rec.Progress()
@@ -69,7 +69,7 @@ func (w *world) setAside() {
 	}
 }
 
-// aside is what lies in the dead-letter queue.
+// aside returns the content of the dead-letter queue.
 func (w *world) aside() (aside []checker.Aside) {
 	for _, m := range w.stack.ServiceBus.PeekDeadLetters(w.stack.Route.Out(), 10_000) {
 		aside = append(aside, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
@@ -77,7 +77,7 @@ func (w *world) aside() (aside []checker.Aside) {
 	return aside
 }
 
-// fold is the timeline of everything committed that is to be seen.
+// fold returns the timeline of every committed event that must be visible.
 func (w *world) fold() *history.Model {
 	m, visible := &history.Model{}, w.run.Visible()
 	for _, collection := range w.settings.Collections {
@@ -90,7 +90,7 @@ func (w *world) fold() *history.Model {
 	return m
 }
 
-// compare holds the read model as it is in the end against what was committed.
+// compare compares the final read model with what was committed.
 func (w *world) compare() {
 	if w.settings.Projection != orders {
 		actual, err := witness.ReadTimeline(w.Context(), w.collection(w.settings.Projection))
@@ -103,7 +103,7 @@ func (w *world) compare() {
 	c, _, err := kept.Compare(w.Context(), w.collection(projection.OrdersCollection), w.collection(projection.CustomersCollection))
 	require.NoError(w, err)
 	if !c.OK() {
-		w.Errorf("the read model differs from the books: %d events lost, %d doubled:\n%s", c.Lost, c.Doubled,
+		w.Errorf("the read model differs from the books: %d events lost, %d duplicated:\n%s", c.Lost, c.Doubled,
 			strings.Join(c.Differences[:min(10, len(c.Differences))], "\n"))
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// Two streams in each producer, several lanes, several sessions on a connection, and events too large for a message, while leaders
-// and projectors are killed, hand over, and come back.
+// Two streams in each producer, several lanes, several sessions on a connection, and events too
+// large for a message, while leaders and projectors are killed, hand over and come back.
 func TestG1G2G3G4ServicesAreKilledAndHandOver(t *testing.T) {
 	t.Parallel()
 	inWorld(t, settings{Collections: []string{"events", "returns"}, Projection: timeline, Claims: true, Lanes: 4, Sessions: 8, Connections: 2}, func(w *world) {
@@ -36,7 +36,7 @@ func TestG1G2G3G4ServicesAreKilledAndHandOver(t *testing.T) {
 			stream := w.streams()[n]
 			leader, epoch := w.leader(stream), w.checkpoints.Last(stream).Epoch
 			take(leader)
-			w.until("another one leads", func() bool { return w.checkpoints.Last(stream).Epoch > epoch })
+			w.until("another replica leads", func() bool { return w.checkpoints.Last(stream).Epoch > epoch })
 			w.moveOn()
 			leader.start()
 
@@ -46,7 +46,7 @@ func TestG1G2G3G4ServicesAreKilledAndHandOver(t *testing.T) {
 			holder.start()
 		}
 		w.moveOn()
-		w.tell("stop all of them at once")
+		w.trace("stop all of them at once")
 		for _, s := range w.services {
 			s.now.ask()
 		}
@@ -60,8 +60,8 @@ func TestG1G2G3G4ServicesAreKilledAndHandOver(t *testing.T) {
 	})
 }
 
-// Aggregates share sessions, and an event writes several documents in a transaction, while everything is cut, forced to step
-// down, loses its locks or its answers.
+// Aggregates share sessions, and an event writes several documents in a transaction, while
+// connections are cut, servers step down, and locks or replies are lost.
 func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
 	t.Parallel()
 	inWorld(t, settings{
@@ -85,7 +85,7 @@ func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
 			{leader, wire.Blob},
 		} {
 			s, n := at.of(), chance.IntN(20)
-			w.tell("cut %s off from %s after %d messages", s.now.name, at.server, n)
+			w.trace("cut %s off from %s after %d messages", s.now.name, at.server, n)
 			w.lose(s, at.server, func(u wire.Unit) bool {
 				if !u.Reply {
 					n--
@@ -96,7 +96,7 @@ func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
 		}
 		epoch := w.checkpoints.Last(stream).Epoch
 		w.succeeds("producer", "lease break --stream "+stream)
-		w.until("somebody leads with the next epoch", func() bool { return w.checkpoints.Last(stream).Epoch > epoch })
+		w.until("a replica leads with the next epoch", func() bool { return w.checkpoints.Last(stream).Epoch > epoch })
 		w.moveOn()
 		for _, d := range append([]disturbance{
 			{"locks are lost", func() { bus.ExpireLocks(route.Out()) }},
@@ -111,13 +111,13 @@ func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
 		}
 		bad := servicebus.Fault{Drop: 0.01, Busy: 0.01, LoseAck: 0.01, Detach: 0.01}
 		end := bus.Inject(servicebus.Faults{Seed: chance.Uint64(), Send: bad, Receive: bad, Settle: bad, Accept: bad, Manage: bad, LoseLock: 0.01})
-		w.tell("every operation of Service Bus may go wrong")
+		w.trace("every operation of Service Bus may fail")
 		w.moveOn()
 		w.moveOn()
 		end()
 		w.moveOn()
 		w.rest()
-		w.until("Blob storage is busy no more", func() bool {
+		w.until("Blob storage is no longer busy", func() bool {
 			code, _ := w.command("producer", "status", "--stream", stream)
 			return code == commandline.ExitOK
 		})
@@ -125,12 +125,13 @@ func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
 	})
 }
 
-// Three aggregates have an event that cannot be applied, the first one of them at its very beginning. They are parked while the
-// others go on; then one event is given up and the rest is replayed, beside projectors that work.
+// Three aggregates have an event that cannot be applied, the first of them at its very beginning.
+// They are parked while the others continue; then one event is dropped and the rest is replayed,
+// beside running projectors.
 func TestG5G6PoisonIsParkedDroppedAndReplayed(t *testing.T) {
 	t.Parallel()
-	var mended atomic.Bool
-	registry, err := projection.NewRegistry(brittle{mended: &mended})
+	var fixed atomic.Bool
+	registry, err := projection.NewRegistry(brittle{fixed: &fixed})
 	require.NoError(t, err)
 	inWorld(t, settings{Collections: []string{"events"}, Projection: timeline, Projections: registry, Lanes: 4, Sessions: 8, Connections: 1}, func(w *world) {
 		w.serve(1, 2)
@@ -140,12 +141,12 @@ func TestG5G6PoisonIsParkedDroppedAndReplayed(t *testing.T) {
 			}
 		}))
 		w.operate()
-		w.flow("the first event behind each poison is set aside, too", func() bool {
+		w.flow("the first event behind each poison event is dead-lettered, too", func() bool {
 			behind := map[string]int{}
 			for _, a := range w.aside() {
 				behind[a.Session]++
 			}
-			for aggregate := range sick { // of each: chance may leave one behind, far from its poison
+			for aggregate := range sick { // of each: one aggregate's next event may come much later
 				if behind[aggregate] < 2 {
 					return false
 				}
@@ -164,11 +165,11 @@ func TestG5G6PoisonIsParkedDroppedAndReplayed(t *testing.T) {
 		}
 		w.rest()
 		w.ask()
-		w.look()
+		w.recordAside()
 
 		w.succeeds("projector", "parked show event-1 --json")
 		w.drop("event-0")
-		mended.Store(true)
+		fixed.Store(true)
 		w.enough.Store(false)
 		w.load("events", counted("other", 8, w.random()))
 		w.operate()

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// step is how many events of each collection are committed for one step of a test, so that a slow machine has no more to do;
-	// half of it at once may be yet to be seen.
+	// step is how many events of each collection are committed for one step of a test, so that a
+	// slow machine gets no more work; half of them may be invisible at a time.
 	step = 40
-	// rate is events a second where a test goes on until something happens.
+	// rate is the events a second while a test waits for a condition.
 	rate = 50
 )
 
-// counted are events of a few aggregates, which take turns by chance. They never end by themselves.
+// counted returns an endless sequence of events of a few aggregates in random order.
 func counted(prefix string, aggregates int, random *rand.Rand) iter.Seq[workload.Event] {
 	return func(yield func(workload.Event) bool) {
 		versions := make([]int64, aggregates)
@@ -37,7 +37,7 @@ func counted(prefix string, aggregates int, random *rand.Rand) iter.Seq[workload
 	}
 }
 
-// each has something done to every event.
+// each applies do to every event.
 func each(events iter.Seq[workload.Event], do func(*workload.Event)) iter.Seq[workload.Event] {
 	return func(yield func(workload.Event) bool) {
 		for e := range events {
@@ -48,7 +48,7 @@ func each(events iter.Seq[workload.Event], do func(*workload.Event)) iter.Seq[wo
 	}
 }
 
-// load commits events to a collection until there are enough.
+// load commits events to a collection until the test has enough.
 func (w *world) load(collection string, events iter.Seq[workload.Event]) {
 	var some iter.Seq[workload.Event] = func(yield func(workload.Event) bool) {
 		for e := range events {
@@ -65,7 +65,7 @@ func (w *world) load(collection string, events iter.Seq[workload.Event]) {
 			room := mine.Load() + max(0, step-w.behind())/2
 			switch {
 			case w.enough.Load():
-				return math.MaxInt64 // it sees that there are no more
+				return math.MaxInt64 // the loader sees the end of the sequence
 			case w.flowing.Load():
 				return room
 			}

@@ -15,27 +15,27 @@ import (
 // poison is the type of events that a brittle projection cannot apply.
 const poison = "Poison"
 
-// sick are the aggregates with an event that is poison, by its version.
+// sick maps each aggregate that has a poison event to the version of that event.
 var sick = map[string]int64{"event-0": 1, "event-1": 4, "event-2": 7}
 
-// brittle is the timeline of somebody who has no rule for poison, until it is mended.
+// brittle is a timeline without a rule for poison events, until it is fixed.
 type brittle struct {
 	projection.Timeline
-	mended *atomic.Bool
+	fixed *atomic.Bool
 }
 
-var errPoison = errors.New("poison, until the projection is mended")
+var errPoison = errors.New("poison, until the projection is fixed")
 
 // Project implements [projection.Projection].
 func (b brittle) Project(e projection.Event) ([]projection.Write, error) {
-	if e.Type == poison && !b.mended.Load() {
+	if e.Type == poison && !b.fixed.Load() {
 		return nil, projection.Permanent(errPoison)
 	}
 	return b.Timeline.Project(e)
 }
 
-// look records what was set aside, and what there is beside it, before anything is mended.
-func (w *world) look() {
+// recordAside records the dead letters and the rest of the read model before anything is fixed.
+func (w *world) recordAside() {
 	w.Helper()
 	before, err := witness.ReadTimeline(w.Context(), w.collection(timeline))
 	require.NoError(w, err)
@@ -45,7 +45,7 @@ func (w *world) look() {
 	w.run.ExpectedBefore, w.run.ActualBefore = w.fold(), before
 }
 
-// drop gives up the event that parks an aggregate.
+// drop drops the event that parks an aggregate.
 func (w *world) drop(aggregate string) {
 	w.Helper()
 	w.succeeds("projector", "parked drop "+aggregate+" --yes")
@@ -56,13 +56,13 @@ func (w *world) drop(aggregate string) {
 	}
 }
 
-// replay has everything replayed that was set aside. Of what a command finds locked it leaves the messages, and removes them
-// when it is given again.
+// replay replays every dead letter. A command leaves messages that it finds locked, and removes
+// them when it is run again.
 func (w *world) replay() {
 	w.Helper()
 	w.succeeds("projector", "parked replay --all")
 	for aggregate := range sick {
-		w.until("nothing of "+aggregate+" is set aside any more", func() bool {
+		w.until("nothing of "+aggregate+" is dead-lettered any more", func() bool {
 			if !w.isAside(aggregate) {
 				return true
 			}
@@ -75,7 +75,7 @@ func (w *world) replay() {
 	w.run.Replayed = true
 }
 
-// isAside says whether a message of an aggregate, which has a session to itself, is set aside.
+// isAside reports whether a message of an aggregate with a session of its own is dead-lettered.
 func (w *world) isAside(aggregate string) bool {
 	return slices.ContainsFunc(w.aside(), func(a checker.Aside) bool { return a.Session == aggregate })
 }

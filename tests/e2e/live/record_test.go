@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// records are what is seen from outside of the services.
+// records is what is observed from outside the services.
 type records struct {
 	rec *history.Recorder
 
@@ -26,7 +26,8 @@ type records struct {
 func newRecords(s settings) *records {
 	r := &records{rec: history.NewRecorder()}
 	r.run.SessionKey = s.SessionKey
-	// In real time nobody can tell a message that was sent in time and came late from one that was sent too late.
+	// In real time a message that was sent in time and arrived late cannot be distinguished from
+	// one that was sent too late.
 	r.run.Late = func(string, time.Time) bool { return true }
 	return r
 }
@@ -43,7 +44,8 @@ func (r *records) committing(batch []workload.Event, at time.Time) {
 	}
 }
 
-// last is the document that the test itself writes into the read model when all services have ended.
+// last is the _id of the document that the test itself writes into the read model after all
+// services have ended.
 const last = "the last one"
 
 // watch records every change of the read model, through any failure of the server, until ctx ends.
@@ -54,7 +56,7 @@ func (w *world) watch(ctx context.Context, opened func()) {
 	for ctx.Err() == nil {
 		err := follower.Follow(ctx, w.collection(w.settings.Projection), opened, w.observe)
 		if ctx.Err() == nil {
-			w.tell("the witness of the read model goes on after: %v", err)
+			w.trace("the watcher of the read model continues after: %v", err)
 			<-tick.C
 		}
 	}
@@ -74,7 +76,7 @@ func (w *world) observe(change bson.Raw, at time.Time) {
 	}
 }
 
-// collect takes what was recorded so far into the run.
+// collect copies everything that was recorded so far into the run.
 func (w *world) collect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +88,8 @@ func (w *world) collect() {
 	}
 }
 
-// due is how many events of each aggregate are to be seen: all that are committed by now, but for poison and what is behind it.
+// due returns how many events of each aggregate must become visible: all that are committed by now,
+// except poison events and those behind them.
 func (r *records) due() map[string]int64 {
 	due, _ := r.rec.Progress()
 	r.mu.Lock()
@@ -113,7 +116,7 @@ func (r *records) shows(due map[string]int64) bool {
 	return true
 }
 
-// behind is how many events are yet to be seen.
+// behind returns how many events are not visible yet.
 func (r *records) behind() (n int64) {
 	due := r.due()
 	_, visible := r.rec.Progress()
@@ -123,7 +126,7 @@ func (r *records) behind() (n int64) {
 	return n
 }
 
-// parked is whether an event is not to be seen because of poison.
+// parked reports whether any event stays invisible because of a poison event.
 func (r *records) parked() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +138,7 @@ func (r *records) parked() bool {
 	return false
 }
 
-// unrest notes what did not come about.
+// unrest records a condition that was not met.
 func (r *records) unrest(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,5 +147,5 @@ func (r *records) unrest(what string) {
 
 func (w *world) counts() string {
 	counts := w.rec.Counts()
-	return fmt.Sprintf("%d events are committed, %d published, %d yet to be seen; the broker has %+v", counts.Committed, counts.Published, w.behind(), w.stats())
+	return fmt.Sprintf("%d events are committed, %d published, %d not visible yet; the broker has %+v", counts.Committed, counts.Published, w.behind(), w.stats())
 }

@@ -30,17 +30,17 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
-// service is the place of one replica, which runs one instance after another.
+// service is the slot of one replica, which runs one instance after another.
 type service struct {
 	w        *world
 	kind     string // producer or projector
 	name     string
 	launched int
 	now      *instance   // nil while none runs
-	gone     []*instance // those before
+	gone     []*instance // the earlier ones
 }
 
-// instance is what would be one process, with a network of its own.
+// instance stands for one process, with a network of its own.
 type instance struct {
 	w          *world
 	kind, name string
@@ -53,7 +53,7 @@ type instance struct {
 	err        error // read after done is closed
 }
 
-// serve starts the first instances of so many replicas, and waits until every stream is led.
+// serve starts the first instance of each replica, and waits until every stream has a leader.
 func (w *world) serve(producers, projectors int) {
 	w.Helper()
 	for n := range producers + projectors {
@@ -88,18 +88,18 @@ func (s *service) start() {
 			s.w.Errorf("run the network of %s: %v", way.Name(), err)
 		}
 	})
-	s.w.tell("start %s", s.now.name)
+	s.w.trace("start %s", s.now.name)
 	go s.now.run(ctx)
 	s.w.scraping.Go(s.now.scrape)
 }
 
-// run is what the programs do between their signals and their exit codes.
+// run does what the programs do between their signals and their exit codes.
 func (i *instance) run(ctx context.Context) {
 	defer close(i.done)
 	logger := slog.New(slog.NewJSONHandler(i.log, nil))
 	traces, err := tracing.FromEnvironment(ctx, i.kind, i.name, logger)
 	if err != nil {
-		i.w.Errorf("open the way of traces: %v", err)
+		i.w.Errorf("open the trace exporter: %v", err)
 	}
 	defer traces.Close(ctx)
 	addrs := i.way.Addrs()
@@ -113,13 +113,13 @@ func (i *instance) run(ctx context.Context) {
 			Logger: logger, Instance: i.name, Projections: i.w.settings.Projections, Tracer: traces.Tracer("projector"), Mongo: i.dialMongo,
 		})
 	}
-	i.w.tell("%s ended: %v", i.name, i.err)
+	i.w.trace("%s ended: %v", i.name, i.err)
 	if !i.asked.Load() {
-		i.w.Errorf("%s ended by itself: %v\n%s", i.name, i.err, i.log)
+		i.w.Errorf("%s ended unasked: %v\n%s", i.name, i.err, i.log)
 	}
 }
 
-// dialMongo makes a client use the network of the instance, whatever address the server has.
+// dialMongo makes a client use the instance's network, regardless of the server's address.
 func (i *instance) dialMongo(o *options.ClientOptions) { o.SetDialer(i) }
 
 // DialContext implements [options.ContextDialer].
@@ -143,31 +143,32 @@ func (i *instance) joined() {
 	}
 }
 
-// end asks the instance to stop, and wants it to do so without an error.
+// end asks the instance to stop, and requires it to do so without an error.
 func (s *service) end() {
 	i := s.now
 	s.now, s.gone = nil, append(s.gone, i)
-	s.w.tell("stop %s", i.name)
+	s.w.trace("stop %s", i.name)
 	i.ask()
 	i.joined()
 	require.NoError(s.w, i.err, "%s was asked to stop\n%s", i.name, i.log)
 }
 
-// kill cuts the instance off from everything and ends it: what it does after that reaches nobody, as of a process that was
-// killed.
+// kill cuts the instance off from every server and ends it: whatever it does afterwards has no
+// effect, as if its process was killed.
 func (s *service) kill() {
 	i := s.now
 	s.now, s.gone = nil, append(s.gone, i)
-	s.w.tell("kill %s", i.name)
+	s.w.trace("kill %s", i.name)
 	i.asked.Store(true)
 	i.cut()
 	i.stop()
 }
 
-// leader is the service that wrote a stream's checkpoint last, as soon as it is one that runs.
+// leader returns the service that last wrote a stream's checkpoint, as soon as that service is
+// running.
 func (w *world) leader(stream string) (leader *service) {
 	w.Helper()
-	w.until("somebody leads "+stream, func() bool {
+	w.until(stream+" has a leader", func() bool {
 		name := w.checkpoints.Last(stream).Leader
 		for _, s := range w.services {
 			if s.now != nil && s.now.name == name {
@@ -179,7 +180,7 @@ func (w *world) leader(stream string) (leader *service) {
 	return leader
 }
 
-// projector is the place of the n-th projector.
+// projector returns the n-th projector.
 func (w *world) projector(n int) *service {
 	for _, s := range w.services {
 		if s.kind == "projector" {
@@ -188,10 +189,11 @@ func (w *world) projector(n int) *service {
 			}
 		}
 	}
-	panic("there are not so many")
+	panic("there are fewer projectors")
 }
 
-// loaded are the services' settings as an empty environment makes them, but for the addresses.
+// loaded returns the services' settings as loaded from an environment that sets only addresses and
+// a few times.
 var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 	for name, value := range map[string]string{
 		"MONGODB_URI": mongo.URI("server:27017"), "MONGODB_DATABASE": database, "MONGODB_COLLECTION": "events", "OPERATIONS": "insert",
@@ -200,7 +202,8 @@ var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 		"BLOB_CONNECTION_STRING": blob.ConnectionString("server:10000"), "BLOB_CONTAINER": container,
 		"READ_MODEL_DATABASE": readModel, "SOURCE_DATABASE": database, "SOURCE_COLLECTION": "events",
 		"HTTP_ADDR": "127.0.0.1:0", "STATUS_INTERVAL": "100ms",
-		// With room for a machine that has other things to do: a leader that cannot keep its lead does not come to its work.
+		// These leave room for a busy machine: a leader that keeps losing its lease makes no
+		// progress.
 		"HEARTBEAT_INTERVAL": "200ms", "STANDBY_POLL": "200ms", "FENCE_AFTER": "8s", "TAKEOVER_AFTER": "10s",
 		"SESSION_IDLE": "200ms", "SESSION_MAX_HOLD": "500ms", "SHUTDOWN_TIMEOUT": "15s",
 	} {
@@ -219,7 +222,7 @@ var loaded = sync.OnceValues(func() (producer.Config, projector.Config) {
 	return p, q
 })
 
-// producing are the settings of a producer that finds the servers at these addresses.
+// producing returns the settings of a producer that uses these addresses.
 func (w *world) producing(bus, blobs string) (all []producer.Config) {
 	c, _ := loaded()
 	c.MongoURI = w.mongo
@@ -238,7 +241,7 @@ func (w *world) producing(bus, blobs string) (all []producer.Config) {
 	return all
 }
 
-// projecting are the settings of a projector.
+// projecting returns the settings of a projector that uses these addresses.
 func (w *world) projecting(bus, blobs string) projector.Config {
 	_, c := loaded()
 	c.MongoURI, c.SourceCollection = w.mongo, w.settings.Collections[0]
@@ -248,7 +251,8 @@ func (w *world) projecting(bus, blobs string) projector.Config {
 	return c
 }
 
-// storing are the options of a client of Blob storage whose requests for the checkpoints are recorded.
+// storing returns the options of a Blob storage client whose requests for the checkpoints are
+// recorded.
 func (w *world) storing() *azblob.ClientOptions {
 	var transport leasecheck.Doer = http.DefaultClient
 	for _, recorder := range w.leases {
@@ -259,7 +263,7 @@ func (w *world) storing() *azblob.ClientOptions {
 	return o
 }
 
-// log keeps what an instance says, but for its status, which is asked for anyway.
+// log keeps the log of an instance without its status records, which the tests request anyway.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
@@ -283,7 +287,7 @@ func (l *log) String() string {
 
 var served = regexp.MustCompile(`"serving health checks".*?"addr":"([^"]+)"`)
 
-// address is where the instance serves its health; empty before it does.
+// address returns the address at which the instance serves its health, or "" before it does.
 func (l *log) address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -303,7 +307,7 @@ func withCollector(run func() int) int {
 	}
 	code := run()
 	if code == 0 && taken.Load() == 0 {
-		fmt.Fprintln(os.Stderr, "no service has sent a span")
+		fmt.Fprintln(os.Stderr, "no service sent a span")
 		return 1
 	}
 	return code

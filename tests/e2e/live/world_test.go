@@ -36,47 +36,48 @@ const (
 	// lockDuration and duplicateWindow are the shortest that Service Bus allows.
 	lockDuration    = 5 * time.Second
 	duplicateWindow = 20 * time.Second
-	// maxDeliveries is the deployment's: locks that are lost again and again park nothing.
+	// maxDeliveries is the deployment's value: locks that are lost repeatedly park nothing.
 	maxDeliveries = 1000
-	// patience bounds every wait for what must come about by itself: it is for machines that are very busy.
+	// patience bounds every wait, with room for very busy machines.
 	patience = 2 * time.Minute
 	grain    = 5 * time.Millisecond
 )
 
-// settings are what the tests vary.
+// settings are the differences between the tests.
 type settings struct {
-	// Collections are watched, a stream each.
+	// Collections are watched, each by its own stream.
 	Collections []string
-	// Projection is what the projectors run, of Projections unless nil.
+	// Projection is the name of the projection that the projectors run; Projections is the registry
+	// to find it in, or nil for the default.
 	Projection            string
 	Projections           *projection.Registry
 	SessionKey            envelope.SessionKey
-	Claims                bool // large events are taken
+	Claims                bool // large events are published as claim checks
 	Lanes                 int  // of a stream
 	Sessions, Connections int  // of a projector
 }
 
-// world is the servers over TCP, what is recorded of them, and the services that run.
+// world is the servers over TCP, the recorded observations and the running services.
 type world struct {
 	*testing.T
 	settings settings
 	stack    *emulator.Stack
 	mongo    string         // the connection string of MongoDB
-	real     bool           // which is a real one
+	real     bool           // MongoDB is not the embedded one
 	client   *driver.Client // the test's own, past every network
 	leases   []*leasecheck.Recorder
 
-	// services, their instances and seeds are of the test's goroutine alone.
+	// services, their instances and seeds belong to the test's goroutine.
 	services []*service
 	seeds    *rand.Rand
-	scraping sync.WaitGroup // looks at instances until they end
-	steps    atomic.Int64   // of events to be committed
-	flowing  atomic.Bool    // events are committed whatever the steps are
-	enough   atomic.Bool    // ends what is outside
-	outside  sync.WaitGroup // commits events and gives commands
+	scraping sync.WaitGroup // scrapes instances until they end
+	steps    atomic.Int64   // of events that may be committed
+	flowing  atomic.Bool    // events are committed regardless of steps
+	enough   atomic.Bool    // ends the goroutines of outside
+	outside  sync.WaitGroup // commits events and runs commands
 
 	checkpoints wire.Checkpoints
-	networks    sync.WaitGroup // of the instances
+	networks    sync.WaitGroup // of all instances
 	*records
 }
 
@@ -120,12 +121,13 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 	for _, c := range w.producing("server:5672", "server:10000") {
 		require.NoError(t, c.Validate())
 	}
-	defer w.judge() // also what did not come to its end
+	defer w.judge() // also a run that failed
 	defer w.stopAll()
 	f(w)
 }
 
-// seeds is where all chance of a test comes from. When what happens is a matter of real time.
+// seeds returns the source of all randomness in a test. The timing of events still depends on real
+// time.
 func seeds(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()
@@ -133,10 +135,10 @@ func seeds(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// random is one more source of chance.
+// random returns another source of randomness.
 func (w *world) random() *rand.Rand { return rand.New(rand.NewPCG(w.seeds.Uint64(), 0)) }
 
-// streams are the names of the streams.
+// streams returns the names of the streams.
 func (w *world) streams() (names []string) {
 	for _, collection := range w.settings.Collections {
 		names = append(names, database+"."+collection)
@@ -148,13 +150,13 @@ func (w *world) collection(name string) *driver.Collection {
 	return w.client.Database(readModel).Collection(name)
 }
 
-// tell says what happens, for whoever has to understand a failure.
-func (w *world) tell(format string, args ...any) {
+// trace logs a step, for debugging a failure.
+func (w *world) trace(format string, args ...any) {
 	w.Helper()
 	w.Logf("%s  %s", time.Now().Format("05.000"), fmt.Sprintf(format, args...))
 }
 
-// until polls for what no event announces.
+// until polls for a condition that no event announces.
 func (w *world) until(what string, so func() bool) {
 	w.Helper()
 	if !w.comes(so) {
@@ -163,7 +165,7 @@ func (w *world) until(what string, so func() bool) {
 	}
 }
 
-// flow has events committed until something comes about.
+// flow commits events until a condition is met.
 func (w *world) flow(what string, so func() bool) {
 	w.Helper()
 	w.flowing.Store(true)
@@ -171,7 +173,7 @@ func (w *world) flow(what string, so func() bool) {
 	w.until(what, so)
 }
 
-// logs are what the services that run have said.
+// logs returns the logs of the running services.
 func (w *world) logs() string {
 	var all strings.Builder
 	for _, s := range w.services {
@@ -182,7 +184,7 @@ func (w *world) logs() string {
 	return all.String()
 }
 
-// comes says whether it comes about.
+// comes reports whether the condition is met within the time limit.
 func (w *world) comes(so func() bool) bool {
 	tick := time.NewTicker(grain)
 	defer tick.Stop()
@@ -194,7 +196,8 @@ func (w *world) comes(so func() bool) bool {
 	return true
 }
 
-// moveOn waits until everything that is committed by now is visible, with the events of another step on their way.
+// moveOn waits until everything that is committed by now is visible, while the events of another
+// step are being committed.
 func (w *world) moveOn() {
 	w.Helper()
 	due := w.due()
@@ -202,7 +205,7 @@ func (w *world) moveOn() {
 	w.until("what was committed is visible", func() bool { return w.shows(due) })
 }
 
-// rest waits until nothing is left to be done.
+// rest waits until all work is done.
 func (w *world) rest() {
 	w.Helper()
 	w.enough.Store(true)
@@ -214,10 +217,10 @@ func (w *world) rest() {
 	})
 }
 
-// stats are the broker's, of what the projectors receive from.
+// stats returns the broker's statistics of the entity that the projectors receive from.
 func (w *world) stats() servicebus.Stats { return w.stack.ServiceBus.Stats(w.stack.Route.Out()) }
 
-// stopAll asks every service to stop and joins all there ever were.
+// stopAll asks every service to stop and joins all instances that ever ran.
 func (w *world) stopAll() {
 	w.enough.Store(true)
 	w.outside.Wait()
@@ -249,13 +252,13 @@ func (w *world) stopAll() {
 }
 
 func TestMain(m *testing.M) {
-	// The tests wait more than they work: all of them at once, whatever the number of processors.
+	// The tests wait more than they compute: all run at once, whatever the number of processors.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	code := withCollector(m.Run)
 	if err := goleak.Find(); code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, "something has not ended with the tests:", err)
+		fmt.Fprintln(os.Stderr, "a goroutine has not ended with the tests:", err)
 		code = 1
 	}
 	os.Exit(code)

@@ -18,17 +18,18 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-// lookEvery is the time between two looks at an instance, and between two commands of an operator: they read what the
-// services write, and are not to take all of the machine.
-const lookEvery = 100 * time.Millisecond
+// scrapeEvery is the time between two scrapes of an instance, and between two commands of an
+// operator: they must leave the machine some time for other work.
+const scrapeEvery = 100 * time.Millisecond
 
-// scrape reads everything that an instance tells of itself, again and again, until it is asked to stop.
+// scrape reads everything that an instance serves, again and again, until the instance is asked to
+// stop.
 func (i *instance) scrape() {
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer client.CloseIdleConnections()
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(scrapeEvery)
 	defer tick.Stop()
-	told := map[string]int64{} // counters by their names
+	seen := map[string]int64{} // counters by name
 	for {
 		select {
 		case <-i.done:
@@ -43,23 +44,23 @@ func (i *instance) scrape() {
 			code, body, err := get(client, "http://"+addr+path)
 			switch {
 			case i.asked.Load():
-				return // it may close its port at any time
+				return // the instance may close its port at any time
 			case err != nil:
 				i.w.Errorf("%s: %v", i.name, err)
 				return
 			case code != http.StatusOK && path != "/readyz":
 				i.w.Errorf("%s: GET %s: %d: %s", i.name, path, code, body)
 			case path == "/metrics" && !strings.Contains(body, "\nsluice_"+i.kind+"_"):
-				i.w.Errorf("%s: no metric of its own among:\n%s", i.name, body)
+				i.w.Errorf("%s: no metric of the service in:\n%s", i.name, body)
 			case path == "/status":
-				i.read(body, told)
+				i.read(body, seen)
 			}
 		}
 	}
 }
 
-// read reads a status. Its counters never go back.
-func (i *instance) read(body string, told map[string]int64) {
+// read parses a status. Its counters never decrease.
+func (i *instance) read(body string, seen map[string]int64) {
 	counters := map[string]int64{}
 	var err error
 	if i.kind == "projector" {
@@ -80,10 +81,10 @@ func (i *instance) read(body string, told map[string]int64) {
 		i.w.Errorf("%s: read its status: %v\n%s", i.name, err, body)
 	}
 	for name, n := range counters {
-		if n < told[name] {
-			i.w.Errorf("%s: %s went back from %d to %d", i.name, name, told[name], n)
+		if n < seen[name] {
+			i.w.Errorf("%s: %s decreased from %d to %d", i.name, name, seen[name], n)
 		}
-		told[name] = n
+		seen[name] = n
 	}
 }
 
@@ -97,85 +98,85 @@ func get(client *http.Client, url string) (code int, body string, err error) {
 	return response.StatusCode, string(text), err
 }
 
-// question is a command that reads.
+// question is a command that only reads.
 type question struct {
 	of   string // producer or projector
 	args string
-	code int // its exit code while nothing is wrong
+	code int // the exit code while nothing is wrong
 }
 
-// questions are those of this world.
+// questions returns the commands that fit this world.
 func (w *world) questions() []question {
 	all := []question{
 		{"projector", "status --json", commandline.ExitOK},
 		{"projector", "parked list --json", commandline.ExitOK},
-		{"projector", "doctor --json", commandline.ExitProblem}, // it finds the lock short, as it is here
+		{"projector", "doctor --json", commandline.ExitProblem}, // it reports that the lock is short, which is so here
 	}
 	for _, stream := range w.streams() {
 		for _, args := range []string{"status --json", "token show", "doctor --json"} {
 			all = append(all, question{"producer", args + " --stream " + stream, commandline.ExitOK})
 		}
 	}
-	if len(w.settings.Collections) == 1 && !w.parked() { // what was given up is a difference
+	if len(w.settings.Collections) == 1 && !w.parked() { // a dropped event is a difference
 		all = append(all, question{"projector", "verify --sample 20 --wait 1m --json", commandline.ExitOK})
 	}
 	return all
 }
 
-// operate gives the commands that read, one after the other, until there are enough events. While services are cut off, a
-// command may say that it could not do it.
+// operate runs the commands that only read, one after the other, until there are enough events.
+// While services are cut off, a command may fail.
 func (w *world) operate() {
 	w.outside.Go(func() {
-		tick := time.NewTicker(lookEvery)
+		tick := time.NewTicker(scrapeEvery)
 		defer tick.Stop()
 		for n := 0; !w.enough.Load(); n++ {
 			all := w.questions()
 			q := all[n%len(all)]
 			if strings.HasPrefix(q.args, "verify") {
-				continue // what goes on meanwhile would be a difference
+				continue // what the services change meanwhile would be a difference
 			}
-			if code, said := w.command(q.of, strings.Fields(q.args)...); code == commandline.ExitUsage {
-				w.Errorf("%s %s: exit code %d: %s", q.of, q.args, code, said)
+			if code, printed := w.command(q.of, strings.Fields(q.args)...); code == commandline.ExitUsage {
+				w.Errorf("%s %s: exit code %d: %s", q.of, q.args, code, printed)
 			}
 			<-tick.C
 		}
 	})
 }
 
-// ask gives every command that reads once. Nothing is wrong.
+// ask runs every command once while nothing is wrong.
 func (w *world) ask() {
 	w.Helper()
 	for _, q := range w.questions() {
-		code, said := w.answer(q.of, q.args)
-		require.Equal(w, q.code, code, "%s %s\n%s", q.of, q.args, said)
+		code, printed := w.answer(q.of, q.args)
+		require.Equal(w, q.code, code, "%s %s\n%s", q.of, q.args, printed)
 	}
 }
 
-// succeeds gives a command, which succeeds.
+// succeeds runs a command that must succeed.
 func (w *world) succeeds(of, args string) {
 	w.Helper()
-	code, said := w.answer(of, args)
-	w.tell("%s %s: exit code %d", of, args, code)
-	require.Equal(w, commandline.ExitOK, code, said)
+	code, printed := w.answer(of, args)
+	w.trace("%s %s: exit code %d", of, args, code)
+	require.Equal(w, commandline.ExitOK, code, printed)
 }
 
-// answer gives a command again for as long as it says that its time is over: a command waits ten seconds for an answer, and a machine
-// with other work may not do anything here for as long.
-func (w *world) answer(of, args string) (code int, said string) {
+// answer repeats a command while it reports that it ran out of time: a command waits ten seconds
+// for an answer, and a busy machine may make no progress for that long.
+func (w *world) answer(of, args string) (code int, printed string) {
 	w.Helper()
-	w.until(of+" "+args+" is answered in its time", func() bool {
-		code, said = w.command(of, strings.Fields(args)...)
-		if code != commandline.ExitProblem || !strings.Contains(said, context.DeadlineExceeded.Error()) {
+	w.until(of+" "+args+" is answered in time", func() bool {
+		code, printed = w.command(of, strings.Fields(args)...)
+		if code != commandline.ExitProblem || !strings.Contains(printed, context.DeadlineExceeded.Error()) {
 			return true
 		}
-		w.tell("%s %s is asked again: %s", of, args, said)
+		w.trace("%s %s runs again: %s", of, args, printed)
 		return false
 	})
-	return code, said
+	return code, printed
 }
 
 // command runs one command, past every network.
-func (w *world) command(of string, args ...string) (code int, said string) {
+func (w *world) command(of string, args ...string) (code int, printed string) {
 	var out bytes.Buffer
 	bus, blobs := stack.Host(w.stack.Endpoint(emulator.EnvServiceBus)), stack.Host(w.stack.Endpoint(emulator.EnvBlob))
 	if of == "producer" {
