@@ -38,6 +38,8 @@ func (s *service) awaitBuild(ctx context.Context) (bool, error) {
 		switch refusal, refused := errors.AsType[*schema.CollationError](err); {
 		case refused:
 			return false, settings.Problems{fmt.Errorf("READ_MODEL_DATABASE: %w", refusal)}
+		case isRefused(err):
+			return false, settings.Problems{fmt.Errorf("PROJECTION_URL: %w", err)}
 		case errors.Is(err, build.ErrDropped):
 			return false, settings.Problems{fmt.Errorf("PROJECTION: %w", err)}
 		case done:
@@ -79,6 +81,9 @@ func (s *service) watchDrop(ctx context.Context) error {
 // readBuild reports whether the read model may be written to.
 func (s *service) readBuild(ctx context.Context) (done bool, err error) {
 	readModel := s.mongo.Database(s.cfg.Database)
+	if err := s.storeDeclaration(ctx); err != nil {
+		return false, err
+	}
 	// A user who may not list collections is reported by reachMongo.
 	if err := schema.CheckCollations(ctx, readModel, s.applier.Collections()); err != nil && !errors.Is(err, schema.ErrRights) {
 		return false, err

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/await"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
+	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/internal/suspects"
 	"github.com/sluice-cdc/sluice/projector/projection"
@@ -45,6 +46,7 @@ type service struct {
 	program    string
 	log        *slog.Logger
 	chosen     projection.Projection
+	remote     *remote.Client // of the projection's program; nil: it is part of this one
 	namespace  *servicebus.Namespace
 	dial       func() (*azservicebus.Client, error) // through the SDK
 	administer func() (*admin.Client, error)
@@ -71,7 +73,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	if opts.Projections == nil {
 		opts.Projections = projection.Builtin()
 	}
-	chosen, err := choose(cfg, opts.Projections)
+	chosen, err := choose(cfg, opts.Projections, opts.remote)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +82,12 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 			return nil, err
 		}
 	}
-	s := &service{cfg: cfg, program: opts.program(), log: opts.Logger, chosen: chosen, status: newStatus(opts.Instance, chosen.Name())}
+	s := &service{
+		cfg: cfg, program: opts.program(), log: opts.Logger, chosen: chosen, remote: opts.remote, status: newStatus(opts.Instance, chosen.Name()),
+	}
+	if s.remote != nil {
+		s.remote.Begin(remote.NewMetrics(chosen.Name(), s.registry), s.adoptDeclaration, s.refuseDeclaration)
+	}
 	bodies, err := openBodies(cfg, opts)
 	if err != nil {
 		return nil, err
@@ -96,7 +103,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		return nil, err
 	}
 	s.pipeline = pipeline.New(pipeline.Options{
-		Program: s.program, Projection: chosen, Applier: s.applier, Database: s.mongo.Database(cfg.Database), Bodies: bodies,
+		Program: s.program, Projection: chosen, Applier: s.applier, Remote: s.remote, Database: s.mongo.Database(cfg.Database), Bodies: bodies,
 		Entity: cfg.entity(), MaxDeliveries: cfg.MaxDeliveries, Administer: s.administer,
 		ApplyTimeout: cfg.ApplyTimeout, SettleTimeout: cfg.SettleTimeout, UndecidedAfter: cfg.UndecidedAfter, VersionGapWait: cfg.VersionGapWait,
 		Logger: s.log, Metrics: s.metrics, Tracer: opts.Tracer,
@@ -116,7 +123,7 @@ func (s *service) openMongo(opts Options) (err error) {
 	if s.mongo, err = mongo.Connect(clientOptions); err != nil {
 		return fmt.Errorf("open MongoDB client: %w", err)
 	}
-	if s.cfg.WatchProcesses {
+	if s.cfg.WatchProcesses && s.remote == nil { // a program of its own ends its own process
 		s.suspects = suspects.New(s.mongo.Database(s.cfg.Database), s.chosen, opts.Instance, s.log)
 	}
 	s.applier = apply.New(s.chosen, s.mongo, s.cfg.Database, apply.Options{
@@ -191,6 +198,9 @@ func (s *service) reachMongo(ctx context.Context) error {
 	if err := s.mongo.Ping(ctx, readpref.Primary()); err != nil {
 		return err
 	}
+	if err := s.storeDeclaration(ctx); err != nil {
+		return err
+	}
 	return build.CreateCollections(ctx, s.mongo.Database(s.cfg.Database), s.chosen)
 }
 
@@ -221,6 +231,9 @@ func (s *service) reachServiceBus(ctx context.Context) error {
 func (s *service) close(ctx context.Context) {
 	s.waits.Wait() // their connections are closed
 	await.Close(s.mongo)
+	if s.remote != nil {
+		s.remote.Close()
+	}
 	s.pool.Close(ctx)
 	if err := mongodb.Disconnect(ctx, s.mongo, s.cfg.ShutdownTimeout/8); err != nil {
 		s.log.Debug("MongoDB client not closed cleanly", telemetry.KeyError, err)

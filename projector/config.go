@@ -47,6 +47,12 @@ type Config struct {
 	// or timeline if it has those that come with the projector.
 	Projection string `envconfig:"PROJECTION" default:""`
 
+	// ProjectionURL is the address of the program that is the projection, such as
+	// http://127.0.0.1:8088. Empty: the projection is part of this program.
+	ProjectionURL string `envconfig:"PROJECTION_URL" default:""`
+	// ProjectionTimeout bounds one call of that program.
+	ProjectionTimeout time.Duration `envconfig:"PROJECTION_TIMEOUT" default:"10s"`
+
 	// MirrorCollection is the collection of the projection mirror. Another name is another
 	// projection, with positions of its own.
 	MirrorCollection string `envconfig:"MIRROR_COLLECTION" default:"mirror"`

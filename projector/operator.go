@@ -52,6 +52,12 @@ func command(ctx context.Context, c operator.Command, r operator.Request, cfg Co
 		}
 	}
 	cfg.Connections = 1
+	if cfg.ProjectionURL != "" {
+		var err error
+		if o.remote, err = commandProgram(ctx, cfg, o); err != nil {
+			return err
+		}
+	}
 	s, err := open(ctx, cfg, o)
 	if err != nil {
 		return err
@@ -85,7 +91,11 @@ func configCommand(o Options) operator.Command {
 		if registry == nil {
 			registry = projection.Builtin()
 		}
-		_, err = choose(config, registry)
+		if config.ProjectionURL != "" { // only its program knows the projection
+			_, err = config.validateProgram()
+			return err
+		}
+		_, err = choose(config, registry, nil)
 		return err
 	})
 }

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/health"
 	"github.com/sluice-cdc/sluice/shared/settings"
@@ -64,8 +66,12 @@ type Options struct {
 	Mongo      func(*options.ClientOptions)
 	// Administration is how the administration of Service Bus is asked; nil: as the SDK does.
 	Administration *azcore.ClientOptions
+	// ProjectionDial connects to the projection's program (PROJECTION_URL); nil dials.
+	ProjectionDial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Tracer makes spans, which continue those of the producer; nil makes none.
 	Tracer trace.Tracer
+
+	remote *remote.Client // of the projection's program, whose declaration was read
 }
 
 func (o Options) program() string { return cmp.Or(o.Program, "projector") }
@@ -76,6 +82,13 @@ func (o Options) program() string { return cmp.Or(o.Program, "projector") }
 // configuration is wrong, and else why it could not go on. Whatever it started has ended when it
 // returns.
 func Run(ctx context.Context, cfg Config, opts Options) error {
+	if cfg.ProjectionURL != "" {
+		program, err := awaitProgram(ctx, cfg, opts)
+		if program == nil {
+			return err
+		}
+		opts.remote = program
+	}
 	s, err := open(ctx, cfg, opts)
 	if err != nil {
 		return err
@@ -135,9 +148,16 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 
 var errShutdown = errors.New("stop projector: batches in hand were not finished in time; they will be delivered again")
 
-// choose validates the configuration, including what only the registry knows.
-func choose(cfg Config, registry *projection.Registry) (projection.Projection, error) {
+// choose validates the configuration, including what only the registry knows. With a program, the
+// projection is the program's.
+func choose(cfg Config, registry *projection.Registry, program *remote.Client) (projection.Projection, error) {
 	name, version, wrong := projection.ParseVersion(cfg.Projection)
+	if program != nil {
+		registry = &projection.Registry{}
+		if err := registry.Register(program.Projection()); err != nil {
+			return nil, settings.Problems{fmt.Errorf("PROJECTION_URL: %w", err)}
+		}
+	}
 	chosen, known := registry.Lookup(name)
 	if cfg.Projection == "" {
 		chosen, known = registry.Default()

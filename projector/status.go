@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
 	"github.com/sluice-cdc/sluice/shared/health"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -34,13 +36,14 @@ type status struct {
 	unbuilt                        atomic.Bool // the read model's build is awaited
 	metrics                        *pipeline.Metrics
 	metricsHandler                 http.Handler
+	registry                       prometheus.Registerer
 }
 
 func newStatus(instance, projection string) *status {
 	registry, handler := telemetry.Registry()
 	return &status{
 		instance: instance, projection: projection,
-		metrics: pipeline.NewMetrics(projection, registry), metricsHandler: handler,
+		metrics: pipeline.NewMetrics(projection, registry), metricsHandler: handler, registry: registry,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
@@ -36,6 +37,13 @@ func (c *Config) Validate() error {
 	if c.Blob != (azure.Blob{}) {
 		p.Add(c.Blob.Validate())
 		p.Require(c.ClaimContainer != "", "CLAIM_CHECK_CONTAINER: must not be empty")
+	}
+	if c.ProjectionURL != "" {
+		if err := remote.CheckURL(c.ProjectionURL); err != nil {
+			p.Addf("PROJECTION_URL: %v", err)
+		}
+		p.Require(c.Projection != "", "PROJECTION: is required with PROJECTION_URL: it is the name that the program declares, and that of its guards")
+		p.Add(settings.Between("PROJECTION_TIMEOUT", c.ProjectionTimeout, 100*time.Millisecond, 5*time.Minute))
 	}
 	if c.SessionReceiver != "" {
 		p.Add(settings.OneOf("SESSION_RECEIVER", c.SessionReceiver, string(sessions.Auto), string(sessions.Direct), string(sessions.SDK)))

@@ -92,6 +92,31 @@ func CopiesByID(p Projection) (collection string, ok bool) {
 	return mirror.collection() + suffix, true
 }
 
+// Renamed returns the writes of the projection that p is a version of as those of p.
+func Renamed(p Projection, writes []Write) []Write {
+	of, ok := p.(interface{ versionSuffix() string })
+	if !ok {
+		return writes
+	}
+	renamed := make([]Write, len(writes))
+	for i, w := range writes {
+		switch w := w.(type) {
+		case UpdateOne:
+			w.Collection += of.versionSuffix()
+			renamed[i] = w
+		case ReplaceOne:
+			w.Collection += of.versionSuffix()
+			renamed[i] = w
+		case DeleteOne:
+			w.Collection += of.versionSuffix()
+			renamed[i] = w
+		default:
+			renamed[i] = w // the projector refuses it
+		}
+	}
+	return renamed
+}
+
 // versionName is a name that only a version of a projection may have.
 var versionName = regexp.MustCompile(`_v[0-9]+$`)
 
@@ -114,23 +139,7 @@ func (p version) Project(e Event) ([]Write, error) {
 	if err != nil {
 		return nil, err
 	}
-	renamed := make([]Write, len(writes))
-	for i, w := range writes {
-		switch w := w.(type) {
-		case UpdateOne:
-			w.Collection += p.suffix
-			renamed[i] = w
-		case ReplaceOne:
-			w.Collection += p.suffix
-			renamed[i] = w
-		case DeleteOne:
-			w.Collection += p.suffix
-			renamed[i] = w
-		default:
-			renamed[i] = w // the projector refuses it
-		}
-	}
-	return renamed, nil
+	return Renamed(p, writes), nil
 }
 
 // NeedsPostImages implements [PostImages].

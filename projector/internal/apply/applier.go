@@ -143,7 +143,7 @@ func (a *Applier) project(
 		g.session = session
 	}
 	record(results, decided)
-	failures, err = a.judgeHanging(ctx, session, changes, results, failures)
+	failures, err = a.judgeHanging(ctx, session, t, changes, results, failures)
 	return groups, failures, err
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
 // Attempt selects what of a batch to try. The zero value selects all of it.
@@ -15,6 +17,9 @@ type Attempt struct {
 	PerAggregate bool
 	// Skip are aggregates whose changes are left pending.
 	Skip map[string]bool
+	// Answer, if set, returns what a projection in another process has answered for the change with
+	// that index in the batch. The projection itself is not called then.
+	Answer func(index int) ([]projection.Write, error)
 }
 
 func (t Attempt) full(planned int) bool { return t.Limit > 0 && planned >= t.Limit }

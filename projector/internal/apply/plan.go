@@ -59,7 +59,11 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 		}
 		var writes []projection.Write
 		var err error
-		if a.skip == "" || c.MessageID != a.skip {
+		switch {
+		case a.skip != "" && c.MessageID == a.skip:
+		case t.Answer != nil:
+			_, writes, err = checked(a.projection, *c, func() ([]projection.Write, error) { return t.Answer(i) })
+		default:
 			writes, err = a.calls.project(ctx, a.projection, c)
 		}
 		if err != nil {
@@ -89,12 +93,17 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 // package projection, and as BSON. A panic in the projection, or in the encoding of its values as
 // BSON, is a permanent failure of this event, and of nothing else.
 func project(p projection.Projection, c envelope.Change) (given, writes []projection.Write, err error) {
+	return checked(p, c, func() ([]projection.Write, error) { return p.Project(projection.Event{Change: c}) })
+}
+
+// checked is project of writes that give returns.
+func checked(p projection.Projection, c envelope.Change, give func() ([]projection.Write, error)) (given, writes []projection.Write, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			given, writes, err = nil, nil, recovered(r)
 		}
 	}()
-	if given, err = p.Project(projection.Event{Change: c}); err != nil {
+	if given, err = give(); err != nil {
 		return nil, nil, err
 	}
 	if err = check(p, &c, given); err != nil {

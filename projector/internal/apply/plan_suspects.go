@@ -74,12 +74,12 @@ func inHand(t Attempt, changes []envelope.Change, results []Result) (all []*enve
 }
 
 // judgeHanging records the events from which the projection has not returned, and sets aside those
-// of aggregates that are parked: they never come to the write that finds an aggregate parked. It
-// returns the failures of the others.
-func (a *Applier) judgeHanging(ctx context.Context, session string, changes []envelope.Change, results []Result, failures []Failure) ([]Failure, error) {
+// of aggregates that are parked: they never come to the write that finds an aggregate parked. Nor
+// do those that a projection in another process fails for. It returns the failures of the others.
+func (a *Applier) judgeHanging(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result, failures []Failure) ([]Failure, error) {
 	var names []string
 	for _, f := range failures {
-		if !errors.Is(f.Err, errHangs) {
+		if t.Answer == nil && !errors.Is(f.Err, errHangs) {
 			continue
 		}
 		c := &changes[f.Index]

@@ -114,8 +114,17 @@ func Undecided(since time.Duration, err error) Result {
 }
 
 func poison(reason string, err error) Result {
+	if refused, ok := errors.AsType[reasoned](err); ok {
+		return Result{Kind: Poison, Reason: refused.ParkReason(), Description: refused.Error()}
+	}
 	if promise, ok := errors.AsType[promiseError](err); ok {
 		return Result{Kind: Poison, Reason: ReasonPromise, Description: promise.Error()}
 	}
 	return Result{Kind: Poison, Reason: reason, Description: err.Error(), Stack: Stack(err)}
+}
+
+// reasoned is an error that names the reason with which its aggregate is parked.
+type reasoned interface {
+	error
+	ParkReason() string
 }

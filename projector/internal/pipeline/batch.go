@@ -8,6 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -21,6 +22,8 @@ type batch struct {
 	lastDelivery bool         // one of them is to park its aggregate, because of its delivery count
 	spans        *spans       // nil: not traced
 	fetched      *fetchedBody // the one body of a claim check that is in memory, or nil
+	// answers are those of a projection in another process, while the batch is in hand.
+	answers map[*azservicebus.ReceivedMessage]*remote.Outcome
 	round
 }
 
@@ -164,6 +167,7 @@ func (b *batch) dropDecided() (progress bool) {
 			r = apply.Result{} // the applied change may be the one that was missing
 		}
 		if decided(r) {
+			delete(b.answers, b.messages[i])
 			continue
 		}
 		if r.Kind == apply.Gap {

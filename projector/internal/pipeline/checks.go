@@ -58,10 +58,7 @@ func (p *Pipeline) refuseOwnSource(ctx context.Context, b *batch) error {
 		case err != nil:
 			return err
 		case whose == itsOwn:
-			select {
-			case p.refused <- settings.Problems{OwnSource(p.opts.Database.Name(), collection)}:
-			default: // another session was faster
-			}
+			p.Refuse(settings.Problems{OwnSource(p.opts.Database.Name(), collection)})
 			return sessions.ErrRelease
 		case whose == anothers:
 			p.notOwnSource.Store(true)
@@ -168,10 +165,7 @@ func (p *Pipeline) refuseLookedUp(b *batch) error {
 		if !(projection.Event{Change: b.changes[i]}).LookedUp() {
 			continue
 		}
-		select {
-		case p.refused <- settings.Problems{errLookedUp(p.opts.Projection.Name(), &b.changes[i])}:
-		default: // another session was faster
-		}
+		p.Refuse(settings.Problems{errLookedUp(p.opts.Projection.Name(), &b.changes[i])})
 		return sessions.ErrRelease
 	}
 	return nil

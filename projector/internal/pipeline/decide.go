@@ -90,6 +90,7 @@ type attempt struct {
 	timedOut bool            // its time ran out
 	failures []apply.Failure // changes that failed for reasons of their own
 	err      error           // why nothing more could be done; nil: everything was tried
+	away     error           // why the projection's program could not be asked: nothing was tried
 }
 
 // action is what to do with a batch.
@@ -126,6 +127,7 @@ type step struct {
 
 	available   bool  // the attempt has shown that the database is available
 	unavailable error // it has shown that the database is not
+	away        error // the projection's program cannot be asked
 	versionGap  bool  // an event waits for a version
 	failing     []failing
 }
@@ -151,6 +153,13 @@ func (d *decider) next(now time.Time, b *batch, a attempt) (s step) {
 	if !a.made {
 		d.begin(now, b)
 		return step{action: write, pause: redeliveryPause(b.deliveries), parkFirst: b.lastDelivery}
+	}
+	if a.away != nil {
+		s.action, s.away = writeLater, a.away
+		if now.Sub(b.began) >= maxStuck {
+			s.action = release
+		}
+		return s
 	}
 	committed := d.commits(now, b)
 	s.available = committed || a.tried && a.err == nil && len(a.failures) == 0 && len(b.skip) == 0

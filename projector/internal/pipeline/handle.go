@@ -120,8 +120,8 @@ func (h *handler) finish(receiving, applying context.Context, b *batch) error {
 			return nil
 		case write:
 		case writeLater:
-			if backoff.Wait(receiving) != nil {
-				return fmt.Errorf("stop with a batch in hand: %w", step.unavailable)
+			if retry.Sleep(receiving, max(backoff.Next(), askedToWait(step.away))) != nil {
+				return fmt.Errorf("stop with a batch in hand: %w", errors.Join(step.unavailable, step.away))
 			}
 		case fetch:
 			if err := h.fetch(receiving, b, step.change); err != nil {
@@ -149,6 +149,13 @@ func (h *handler) write(receiving, applying context.Context, b *batch, s step) (
 		if err := h.pause(receiving, b, s.pause); err != nil {
 			return attempt{}, err
 		}
+	}
+	if err := h.ask(applying, b); err != nil {
+		if applying.Err() != nil {
+			err = context.Cause(applying)
+			return attempt{}, err
+		}
+		return attempt{made: true, away: err}, nil
 	}
 	a := h.apply(applying, b)
 	if applying.Err() != nil {
@@ -194,7 +201,7 @@ func (h *handler) apply(applying context.Context, b *batch) attempt {
 	defer cancel()
 	span := b.spans.applying(ctx)
 	a := attempt{made: true, limit: b.limit, tried: b.tries()}
-	a.failures, a.err = h.opts.Applier.Apply(ctx, h.session.ID(), b.attempt(), b.changes, b.results)
+	a.failures, a.err = h.opts.Applier.Apply(ctx, h.session.ID(), h.attempt(b), b.changes, b.results)
 	a.timedOut = a.err != nil && ctx.Err() != nil
 	endSpan(span, a.err)
 	b.spans.decided(b)

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -29,6 +30,7 @@ type Options struct {
 	Projection projection.Projection
 	Applier    *apply.Applier
 	Database   *mongo.Database // of the read model
+	Remote     *remote.Client  // of a projection that is a program of its own; nil: it is none
 	Bodies     Bodies          // of messages with a claim check; nil: none is configured
 
 	Entity        azure.Entity                  // received from
@@ -84,6 +86,14 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		}
 	})
 	return group.Wait()
+}
+
+// Refuse ends the projector with an error. It does not block.
+func (p *Pipeline) Refuse(err error) {
+	select {
+	case p.refused <- err:
+	default: // another session was faster
+	}
 }
 
 // Redeem fetches the body of a change that has a claim check, and retries until that succeeds or

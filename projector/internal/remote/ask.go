@@ -1,0 +1,371 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+const (
+	// maxCall bounds the events of one call, in bytes of JSON; a larger event goes alone.
+	maxCall = 1 << 20
+	// patienceShare is the part of the time-out for which a session waits for one call; the rest is
+	// for its other events. Each time-out halves it, and each event whose answer is still awaited,
+	// down to minPatience: so many events that the program does not answer occupy a worker little
+	// longer than one.
+	patienceShare = 8
+	minPatience   = 5 * time.Millisecond
+	// maxLate bounds the single events whose answers are awaited after a session has given up
+	// waiting. Beyond it, no event is called for that failed before.
+	maxLate = 1000
+)
+
+// Away is why a whole batch waits: the program cannot be called now.
+type Away struct {
+	err error
+	// Wait is how long the program asks to wait; 0: it does not say.
+	Wait time.Duration
+}
+
+func (a *Away) Error() string { return a.err.Error() }
+func (a *Away) Unwrap() error { return a.err }
+
+// lateCall is a call for one event. failed and outcome are valid once done is closed.
+type lateCall struct {
+	done    chan struct{}
+	hash    string // of the declaration
+	began   time.Time
+	ended   time.Time
+	outcome Outcome
+	failed  *callError
+}
+
+// Ask returns the outcomes of events of one session, in calls of as many as possible. A failed call
+// is halved, down to one event; only then is the event to blame. An error is an [*Away], and
+// outcomes that are nil then are not known.
+func (c *Client) Ask(ctx context.Context, events []*envelope.Change) ([]*Outcome, error) {
+	d := c.declared.Load()
+	a := &asking{Client: c, declared: d, events: events, outcomes: make([]*Outcome, len(events)), encoded: make([][]byte, len(events))}
+	if wait := c.pause(); wait > 0 {
+		return a.outcomes, &Away{err: errors.New("the program asks to wait"), Wait: wait}
+	}
+	var together, single, suspect []int
+	c.mu.Lock()
+	for i, e := range events {
+		switch id := e.MessageID; {
+		case c.late[id] != nil, c.blame.single(id) && !c.blame.suspect(id):
+			single = append(single, i)
+		case c.blame.suspect(id):
+			suspect = append(suspect, i)
+		default:
+			together = append(together, i)
+		}
+	}
+	c.mu.Unlock()
+	err := a.calls(ctx, together)
+	if err == nil {
+		err = a.singles(ctx, single)
+	}
+	for i := 0; err == nil && i < len(suspect); i++ {
+		err = a.try(ctx, suspect[i])
+	}
+	if failed, ok := errors.AsType[*callError](err); ok {
+		if failed.kind == redeclared {
+			if again := c.readAgain(ctx, d); again != nil {
+				err = fmt.Errorf("%w: %w", err, again)
+				c.answered(&callError{kind: away, err: err})
+			} else {
+				c.answered(nil)
+			}
+		}
+		err = &Away{err: err, Wait: failed.wait}
+	}
+	return a.outcomes, err
+}
+
+// asking is one Ask.
+type asking struct {
+	*Client
+	declared *Declaration
+	events   []*envelope.Change
+	outcomes []*Outcome
+	encoded  [][]byte
+	timeouts int
+}
+
+// calls calls for events together, in as few calls as their size permits.
+func (a *asking) calls(ctx context.Context, indexes []int) error {
+	for len(indexes) > 0 {
+		n, size := 0, 0
+		for n < len(indexes) {
+			i := indexes[n]
+			if a.outcomes[i] == nil && a.encoded[i] == nil {
+				// The id is the index in the call, which is n for every event before a refused one.
+				if err := a.encode(i, n); err != nil {
+					a.outcomes[i] = &Outcome{Err: err}
+				}
+			}
+			if a.outcomes[i] != nil {
+				indexes = append(indexes[:n:n], indexes[n+1:]...)
+				continue
+			}
+			if size += len(a.encoded[i]); n > 0 && size > maxCall {
+				a.encoded[i] = nil
+				break
+			}
+			n++
+		}
+		if n == 0 {
+			return nil
+		}
+		if err := a.call(ctx, indexes[:n]); err != nil {
+			return err
+		}
+		indexes = indexes[n:]
+	}
+	return nil
+}
+
+// encode encodes an event as the n-th of a call.
+func (a *asking) encode(i, n int) (err error) {
+	a.encoded[i], err = appendEvent(nil, n, a.events[i], a.declared.TakesBase64)
+	if err != nil && !errors.Is(err, projection.ErrPermanent) {
+		err = projection.Permanent(err)
+	}
+	return err
+}
+
+// call makes a call for events that are encoded, and halves it if it fails.
+func (a *asking) call(ctx context.Context, indexes []int) error {
+	if len(indexes) == 1 {
+		return a.singles(ctx, indexes)
+	}
+	bodies, ids := make([][]byte, len(indexes)), make([]string, len(indexes))
+	for n, i := range indexes {
+		bodies[n], ids[n] = a.encoded[i], a.events[i].MessageID
+	}
+	if err := a.trial.Acquire(ctx, 1); err != nil {
+		return &callError{kind: away, err: context.Cause(ctx)}
+	}
+	began := time.Now()
+	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(), errPatience)
+	outcomes, failed := a.post(waiting, bodies, a.declared.Hash)
+	cancel()
+	a.trial.Release(1)
+	a.answered(failed)
+	if failed == nil {
+		a.mu.Lock()
+		a.blame.pass(time.Now(), ids...)
+		a.mu.Unlock()
+		for n, i := range indexes {
+			a.outcomes[i] = &outcomes[n]
+		}
+		return nil
+	}
+	if failed.kind == away || failed.kind == redeclared {
+		return failed
+	}
+	a.mu.Lock()
+	a.blame.fail(time.Now(), began, failed, false, ids...)
+	a.mu.Unlock()
+	for _, i := range indexes {
+		a.encoded[i] = nil // it gets another place in its call
+	}
+	if failed.kind == slow {
+		if a.timeouts++; a.timeouts >= 2 {
+			return a.singles(ctx, indexes)
+		}
+	}
+	if err := a.calls(ctx, indexes[:len(indexes)/2]); err != nil {
+		return err
+	}
+	return a.calls(ctx, indexes[len(indexes)/2:])
+}
+
+// patience returns how long a session waits for one call: never less than a few times what calls
+// take now.
+func (a *asking) patience() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	longest := a.o.Timeout / patienceShare
+	return max(longest>>min(a.timeouts+len(a.late), 30), min(minPatience+4*a.typical, longest))
+}
+
+// singles calls for each event by itself, all at once, and waits a time for the answers of all. An
+// event that is not answered then fails; its answer is taken by the next Ask.
+func (a *asking) singles(ctx context.Context, indexes []int) error {
+	if len(indexes) == 0 {
+		return nil
+	}
+	if err := a.trial.Acquire(ctx, 1); err != nil {
+		return &callError{kind: away, err: context.Cause(ctx)}
+	}
+	defer a.trial.Release(1)
+	patience := time.NewTimer(a.patience())
+	defer patience.Stop()
+	calls := make(map[int]*lateCall, len(indexes))
+	for _, i := range indexes {
+		call, err := a.single(ctx, i)
+		switch {
+		case err != nil:
+			a.outcomes[i] = &Outcome{Err: err}
+		default:
+			calls[i] = call
+		}
+	}
+	expired := false
+	var unreachable *callError
+	for _, i := range indexes {
+		call := calls[i]
+		if call == nil {
+			continue
+		}
+		if !expired {
+			select {
+			case <-call.done:
+			case <-patience.C:
+				expired = true
+			case <-ctx.Done():
+				return &callError{kind: away, err: context.Cause(ctx)}
+			}
+		}
+		if failed := a.settle(i, call); failed != nil {
+			unreachable = failed
+		}
+	}
+	if expired {
+		a.timeouts++
+	}
+	if unreachable != nil {
+		return unreachable
+	}
+	return nil
+}
+
+// single returns the call for one event: the one whose answer is awaited, or a new one.
+func (a *asking) single(ctx context.Context, i int) (*lateCall, error) {
+	id := a.events[i].MessageID
+	a.mu.Lock()
+	earlier := a.late[id]
+	if earlier != nil && earlier.useless(a.declared.Hash) {
+		delete(a.late, id)
+		earlier = nil
+	}
+	awaited := len(a.late)
+	a.mu.Unlock()
+	if earlier != nil {
+		return earlier, nil
+	}
+	if awaited >= maxLate {
+		return nil, &callError{kind: slow, err: fmt.Errorf("%d events wait for an answer of the program, so that it is given no other one", awaited)}
+	}
+	if err := a.encode(i, 0); err != nil {
+		return nil, err
+	}
+	call := &lateCall{done: make(chan struct{}), hash: a.declared.Hash, began: time.Now()}
+	body := a.encoded[i]
+	// The call outlives this Ask, and not the program's answer or the time-out.
+	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.o.Timeout)
+	stop := context.AfterFunc(ctx, cancel)
+	a.running.Go(func() {
+		defer cancel()
+		defer stop()
+		outcomes, failed := a.post(calling, [][]byte{body}, call.hash)
+		if call.failed = failed; failed == nil {
+			call.outcome = outcomes[0]
+		}
+		call.ended = time.Now()
+		close(call.done)
+	})
+	return call, nil
+}
+
+// settle takes the answer of a call for one event, or keeps the call if there is none yet. It
+// returns an error if the program cannot be called.
+func (a *asking) settle(i int, call *lateCall) *callError {
+	id := a.events[i].MessageID
+	select {
+	case <-call.done:
+	default:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		maps.DeleteFunc(a.late, func(_ string, c *lateCall) bool { return c.over() })
+		a.late[id] = call
+		hangs := &callError{kind: slow, err: fmt.Errorf("the program has not answered for the event (since %s)", call.began.UTC().Format(time.RFC3339))}
+		a.blame.fail(time.Now(), call.began, hangs, false, id)
+		a.outcomes[i] = &Outcome{Err: hangs}
+		return nil
+	}
+	a.answered(call.failed)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.late, id)
+	switch failed := call.failed; {
+	case failed == nil:
+		a.blame.pass(time.Now(), id)
+		a.outcomes[i] = &call.outcome
+	case failed.kind == away, failed.kind == redeclared:
+		return failed
+	default:
+		a.blame.fail(time.Now(), call.began, failed, false, id)
+		a.outcomes[i] = &Outcome{Err: a.blame.judge(id, failed)}
+	}
+	return nil
+}
+
+// useless reports whether a call has ended without an answer that counts now: with the session that
+// made it, or under another declaration.
+func (c *lateCall) useless(hash string) bool {
+	select {
+	case <-c.done:
+		return c.hash != hash || c.failed != nil && (c.failed.kind == away || c.failed.kind == redeclared)
+	default:
+		return false
+	}
+}
+
+// over reports whether a call ended so long ago that its event is decided elsewhere.
+func (c *lateCall) over() bool {
+	select {
+	case <-c.done:
+		return time.Since(c.ended) > forgetAfter
+	default:
+		return false
+	}
+}
+
+// try calls for an event that was in flight when the program died, while no other one is.
+func (a *asking) try(ctx context.Context, i int) error {
+	if err := a.encode(i, 0); err != nil {
+		a.outcomes[i] = &Outcome{Err: err}
+		return nil
+	}
+	id := a.events[i].MessageID
+	if err := a.trial.Acquire(ctx, whole); err != nil {
+		return &callError{kind: away, err: context.Cause(ctx)}
+	}
+	defer a.trial.Release(whole)
+	began := time.Now()
+	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(), errPatience)
+	defer cancel()
+	outcomes, failed := a.post(waiting, [][]byte{a.encoded[i]}, a.declared.Hash)
+	a.answered(failed)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case failed == nil:
+		a.blame.pass(time.Now(), id)
+		a.outcomes[i] = &outcomes[0]
+	case failed.kind == away, failed.kind == redeclared:
+		return failed
+	default:
+		a.blame.fail(time.Now(), began, failed, true, id)
+		a.outcomes[i] = &Outcome{Err: a.blame.judge(id, failed)}
+	}
+	return nil
+}
