@@ -65,6 +65,14 @@ param replicaRegion string = ''
 @description('Seconds that the replica may lag behind. 0: each send waits for both regions')
 param replicaLagSeconds int = 300
 
+// --- the projection
+
+@description('The projection that runs; empty: the only one that the program has, or timeline')
+param projection string = ''
+
+@description('The versions of it that run, the newest last, by commas. Each has an app, an operators\' job and a subscription')
+param projectionVersions string = '1'
+
 // --- operation
 
 @description('Receives the alerts; empty: they are shown in the portal only')
@@ -152,6 +160,13 @@ var checked = {
     : demo
         ? 'events'
         : fail('MONGODB_COLLECTION is not set: the collection to watch; azd env set MONGODB_COLLECTION NAME')
+  projectionVersions: length(filter(split(projectionVersions, ','), v => int(v) < 1 || int(v) > 999)) > 0
+    ? fail('PROJECTION_VERSIONS must be whole numbers from 1 to 999, separated by commas')
+    : projectionVersions != '1' && entityKind == 'queue'
+        ? fail('PROJECTION_VERSIONS needs SERVICE_BUS_ENTITY_KIND=topic: a queue has no second reader')
+        : projectionVersions != '1' && empty(projection)
+            ? fail('PROJECTION is not set, and PROJECTION_VERSIONS names subscriptions by it; azd env set PROJECTION NAME')
+            : projectionVersions
   networkMode: networkMode == 'private' && serviceBusSku != 'Premium'
     ? fail('NETWORK=private needs SERVICE_BUS_SKU=Premium: Standard has no private endpoints')
     : networkMode == 'public' && !empty(subnetId)
@@ -193,6 +208,8 @@ module resources 'resources.bicep' = {
     serviceBusSku: serviceBusSku
     messagingUnits: messagingUnits
     entityKind: entityKind
+    projection: projection
+    projectionVersions: checked.projectionVersions
     partitioned: partitioned
     replicaRegion: checked.replicaRegion
     replicaLagSeconds: checked.replicaLagSeconds
@@ -252,5 +269,6 @@ output SERVICE_PROJECTOR_IDENTITY_CLIENT_ID string = resources.outputs.projector
 output SERVICE_PROJECTOR_IDENTITY_ID string = resources.outputs.projectorIdentityId
 output SERVICE_PROJECTOR_JOB_NAME string = resources.outputs.projectorJobName
 output SERVICE_PROJECTOR_NAME string = resources.outputs.projectorName
+output SOURCE_IDENTITY_ID string = resources.outputs.sourceIdentityId
 output SOURCE_SECRET_URI string = resources.outputs.sourceSecretUri
 output WATCH_JOB_NAME string = resources.outputs.watchName

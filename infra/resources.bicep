@@ -11,6 +11,9 @@ param readModelMongoUri string
 @secure()
 param documentDbPassword string
 
+param projection string
+param projectionVersions string
+
 param serviceBusSku string
 param messagingUnits int
 param entityKind string
@@ -45,6 +48,13 @@ var environmentName = '${abbreviations.containerAppsEnvironment}${token}'
 var producerName = '${abbreviations.containerApp}producer-${token}'
 var projectorName = '${abbreviations.containerApp}projector-${token}'
 var producerJobName = '${abbreviations.containerAppsJob}producer-${token}'
+// A version above 1 has its number in the names of its app, jobs and subscription; app/projector.bicep makes the apps' in the same way.
+var versions = split(projectionVersions, ',')
+var projectorNames = map(
+  versions,
+  v => v == '1' ? projectorName : replace(projectorName, 'projector-', 'projector-v${v}-')
+)
+var subscriptions = map(versions, v => v == '1' ? 'projector' : '${projection}-v${v}')
 var projectorJobName = '${abbreviations.containerAppsJob}projector-${token}'
 var copyName = '${abbreviations.containerAppsJob}copies-${token}'
 var watchName = '${abbreviations.containerAppsJob}watch-${token}'
@@ -56,6 +66,7 @@ var watchName = '${abbreviations.containerAppsJob}watch-${token}'
 var producerIdentity = '${abbreviations.managedIdentity}producer-${token}'
 var projectorIdentity = '${abbreviations.managedIdentity}projector-${token}'
 var scalerIdentity = '${abbreviations.managedIdentity}scaler-${token}'
+var sourceIdentity = '${abbreviations.managedIdentity}source-${token}'
 var vaultName = '${abbreviations.keyVault}${token}'
 var applicationInsightsName = '${abbreviations.applicationInsights}${token}'
 
@@ -73,6 +84,7 @@ module identities 'modules/identities.bicep' = {
     producerName: producerIdentity
     projectorName: projectorIdentity
     scalerName: scalerIdentity
+    sourceName: sourceIdentity
   }
 }
 
@@ -159,6 +171,7 @@ module serviceBus 'modules/servicebus.bicep' = {
     sku: serviceBusSku
     messagingUnits: messagingUnits
     entityKind: entityKind
+    subscriptions: subscriptions
     partitioned: partitioned
     replicaRegion: replicaRegion
     replicaLagSeconds: replicaLagSeconds
@@ -208,6 +221,7 @@ module vaultAccess 'modules/keyvault-access.bicep' = {
     operatorsGroupId: operatorsGroupId
     producerIdentity: producerIdentity
     projectorIdentity: projectorIdentity
+    sourceIdentity: sourceIdentity
   }
 }
 
@@ -293,7 +307,7 @@ module alerts 'modules/alerts.bicep' = {
     email: alertEmail
     existingActionGroupIds: actionGroupIds
     producerName: producerName
-    projectorName: projectorName
+    projectorNames: join(projectorNames, '\', \'')
     oplogHours: oplogHours
     lagSeconds: lagAlertSeconds
   }
@@ -309,7 +323,7 @@ module workbook 'modules/workbook.bicep' = {
     tags: tags
     workspaceId: monitoring.outputs.workspaceId
     producerName: producerName
-    projectorName: projectorName
+    projectorNames: join(projectorNames, '\', \'')
   }
 }
 
@@ -338,6 +352,7 @@ output projectorJobName string = projectorJobName
 output projectorIdentityId string = identities.outputs.projectorId
 output projectorClientId string = identities.outputs.projectorClientId
 output scalerIdentityId string = identities.outputs.scalerId
+output sourceIdentityId string = identities.outputs.sourceId
 output sourceSecretUri string = vaultAccess.outputs.sourceSecretUri
 output readModelSecretUri string = vaultAccess.outputs.readModelSecretUri
 output watchName string = watchName

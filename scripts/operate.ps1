@@ -1,9 +1,9 @@
-# operate.ps1 [-g GROUP] producer|projector COMMAND…: operate.sh for Windows, with the same commands of az in the same order.
+# operate.ps1 [-g GROUP] producer|projector[:VERSION] COMMAND…: operate.sh for Windows, with the same commands of az in the same order.
 $ErrorActionPreference = 'Stop'
 $words = [Collections.Generic.List[string]]$args
 
 function Usage {
-    [Console]::Error.WriteLine('usage: scripts/operate.ps1 [-g GROUP] producer|projector COMMAND…, such as: scripts/operate.ps1 projector parked list')
+    [Console]::Error.WriteLine('usage: scripts/operate.ps1 [-g GROUP] producer|projector[:VERSION] COMMAND…, such as: scripts/operate.ps1 projector parked list')
     exit 2
 }
 $group = ''
@@ -11,15 +11,15 @@ if ($words.Count -gt 1 -and $words[0] -ceq '-g') {
     $group = $words[1]
     $words.RemoveRange(0, 2)
 }
-if ($words.Count -lt 2 -or $words[0] -cnotin 'producer', 'projector') { Usage }
-$service = $words[0]
+if ($words.Count -lt 2 -or $words[0] -cnotmatch '^(producer|projector(:[0-9]+)?)$') { Usage }
+$service, $version = $words[0].Split(':')
 $words.RemoveAt(0)
 
 $within = if ($group) { @('--resource-group', $group) } else { @() }
 $found = @(az resource list --resource-type Microsoft.App/jobs @within --output json | ConvertFrom-Json |
-        Where-Object { $_.tags.application -ceq 'sluice' -and $_.tags.'sluice-commands' -ceq $service })
+        Where-Object { $_.tags.application -ceq 'sluice' -and $_.tags.'sluice-commands' -ceq $service -and (-not $version -or $_.tags.'sluice-version' -ceq $version) })
 if ($found.Count -ne 1) {
-    [Console]::Error.WriteLine("operate: there must be one job for the $service's commands that you may see; -g names its resource group. Found: $($found.Count)")
+    [Console]::Error.WriteLine("operate: there must be one job for the $service's commands that you may see; -g names its resource group, projector:VERSION a version. Found: $($found.Count)")
     exit 1
 }
 $group = $found[0].resourceGroup

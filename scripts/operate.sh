@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# operate.sh [-g GROUP] producer|projector COMMAND…: runs one of the service's commands in Azure, with the service's own identity,
+# operate.sh [-g GROUP] producer|projector[:VERSION] COMMAND…: runs one of the service's commands in Azure, with the service's own identity,
 # settings and place in the network, and prints what it prints: scripts/operate.sh projector parked list
 #
 # It starts the service's job with that command and waits for it. It needs az, signed in as a member of the operators' group or anyone else who
 # may start the job, and no folder of azd's: it finds the job by its tags. -g names the resource group if there are several
-# deployments. The exit code is the command's.
+# deployments, and :VERSION, such as projector:2, the version of the projection if there are several. The exit code is the command's.
 #
 # Works with bash 3.2, which macOS has. Windows: operate.ps1.
 set -euo pipefail
@@ -12,7 +12,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/answer.sh"
 
 usage() {
-  echo 'usage: scripts/operate.sh [-g GROUP] producer|projector COMMAND…, such as: scripts/operate.sh projector parked list' >&2
+  echo 'usage: scripts/operate.sh [-g GROUP] producer|projector[:VERSION] COMMAND…, such as: scripts/operate.sh projector parked list' >&2
   exit 2
 }
 group=
@@ -22,16 +22,25 @@ if [[ ${1:-} == -g ]]; then
   shift 2
 fi
 service=${1:-}
-case $service in producer | projector) shift ;; *) usage ;; esac
+version=
+case $service in
+producer | projector) shift ;;
+projector:*[!0-9]* | projector:) usage ;;
+projector:*)
+  version=${service#projector:} service=projector
+  shift
+  ;;
+*) usage ;;
+esac
 (($# > 0)) || usage
 for word in "$@"; do
   case $word in *[[:cntrl:]]*) usage ;; esac # it goes into a line of JSON
 done
 
 found=$(az resource list --resource-type Microsoft.App/jobs ${group:+--resource-group "$group"} \
-  --query "[?tags.application=='sluice' && tags.\"sluice-commands\"=='$service'].[resourceGroup, name]" --output tsv)
+  --query "[?tags.application=='sluice' && tags.\"sluice-commands\"=='$service'${version:+ && tags.\"sluice-version\"=='$version'}].[resourceGroup, name]" --output tsv)
 if [[ -z $found || $found == *$'\n'* ]]; then
-  echo "operate: there must be one job for the $service's commands that you may see; -g names its resource group. Found: ${found:-none}" >&2
+  echo "operate: there must be one job for the $service's commands that you may see; -g names its resource group, projector:VERSION a version. Found: ${found:-none}" >&2
   exit 1
 fi
 group=${found%%$'\t'*}

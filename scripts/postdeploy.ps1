@@ -15,7 +15,9 @@ if ($env:BLOB_ACCOUNT_URL -and (Get-Command az -ErrorAction SilentlyContinue)) {
     $readable = $LASTEXITCODE -eq 0
 }
 if ($readable) {
-    foreach ($service in 'producer', 'projector') {
+    $services = @('producer', 'projector')
+    if ($env:PROJECTION_VERSIONS -like '*,*') { $services = @('producer') + @($env:PROJECTION_VERSIONS.Split(',') | ForEach-Object { "projector:$_" }) }
+    foreach ($service in $services) {
         Write-Output "postdeploy: $service doctor"
         pwsh -NoProfile -File (Join-Path $PSScriptRoot 'operate.ps1') -g $group $service doctor
         if ($LASTEXITCODE -ne 0) {

@@ -10,11 +10,14 @@ echo "postdeploy: next:
   https://portal.azure.com/#resource/subscriptions/${AZURE_SUBSCRIPTION_ID:-}/resourceGroups/$group/overview    # the workbook Sluice, and the alerts
   infra/README.md, \"Runbook\"; docs/troubleshooting.md"
 
+services='producer projector'
+case ${PROJECTION_VERSIONS:-} in *,*) services="producer projector:$(echo "$PROJECTION_VERSIONS" | sed 's/,/ projector:/g')" ;; esac
 account=${BLOB_ACCOUNT_URL:-}
 account=${account#https://}
 if command -v bash >/dev/null 2>&1 && command -v az >/dev/null 2>&1 &&
   az storage blob list --auth-mode login --account-name "${account%%.*}" --container-name command-results --num-results 1 --output none 2>/dev/null; then
-  for service in producer projector; do
+  # shellcheck disable=SC2086 # the services become words
+  for service in $services; do
     echo "postdeploy: $service doctor"
     bash "$scripts/operate.sh" -g "$group" "$service" doctor ||
       echo "postdeploy: the $service's doctor has found something, or could not run; again: scripts/operate.sh -g $group $service doctor" >&2

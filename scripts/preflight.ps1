@@ -76,6 +76,16 @@ if ($env:AZURE_SUBSCRIPTION_ID -and $env:AZURE_ENV_NAME -and (Get-Command az -Er
     }
 }
 
+$versions = if ($env:PROJECTION_VERSIONS) { $env:PROJECTION_VERSIONS } else { '1' }
+if (@($versions.Split(',') | Where-Object { -not (Whole $_ 1 999) }).Count -gt 0) {
+    Problem 'PROJECTION_VERSIONS must be whole numbers from 1 to 999, separated by commas'
+}
+if ($versions -cne '1' -and $env:SERVICE_BUS_ENTITY_KIND -ceq 'queue') {
+    Problem 'PROJECTION_VERSIONS needs SERVICE_BUS_ENTITY_KIND=topic: a queue has no second reader'
+} elseif ($versions -cne '1' -and -not $env:PROJECTION) {
+    Problem 'PROJECTION is not set, and PROJECTION_VERSIONS names subscriptions by it; azd env set PROJECTION NAME'
+}
+
 $least = if ($env:PROJECTOR_MIN_REPLICAS) { $env:PROJECTOR_MIN_REPLICAS } else { '1' }
 $most = if ($env:PROJECTOR_MAX_REPLICAS) { $env:PROJECTOR_MAX_REPLICAS } else { '5' }
 $messages = if ($env:PROJECTOR_MESSAGES_PER_REPLICA) { $env:PROJECTOR_MESSAGES_PER_REPLICA } else { '500' }

@@ -86,6 +86,16 @@ if [ -n "${AZURE_SUBSCRIPTION_ID:-}" ] && [ -n "${AZURE_ENV_NAME:-}" ] && comman
   fi
 fi
 
+versions=${PROJECTION_VERSIONS:-1}
+for version in $(echo "$versions" | tr , ' '); do
+  whole "$version" 1 999 || { problem 'PROJECTION_VERSIONS must be whole numbers from 1 to 999, separated by commas' && break; }
+done
+if [ "$versions" != 1 ] && [ "${SERVICE_BUS_ENTITY_KIND:-topic}" = queue ]; then
+  problem 'PROJECTION_VERSIONS needs SERVICE_BUS_ENTITY_KIND=topic: a queue has no second reader'
+elif [ "$versions" != 1 ] && [ -z "${PROJECTION:-}" ]; then
+  problem 'PROJECTION is not set, and PROJECTION_VERSIONS names subscriptions by it; azd env set PROJECTION NAME'
+fi
+
 least=${PROJECTOR_MIN_REPLICAS:-1}
 most=${PROJECTOR_MAX_REPLICAS:-5}
 whole "$most" 1 1000 || problem 'PROJECTOR_MAX_REPLICAS must be from 1 to 1000'

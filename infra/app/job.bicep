@@ -8,6 +8,9 @@ param registry string
 param image string
 param identityId string
 param mongoSecretUri string
+@description('Where the source\'s connection string is, and the identity that reads it there; empty: the command gets none')
+param sourceSecretUri string = ''
+param sourceIdentityId string = ''
 @description('The command, word by word')
 param args string[]
 @description('The service\'s own settings')
@@ -34,11 +37,14 @@ var jobsOperator = subscriptionResourceId(
   'b9a307c4-5aa3-4b52-ba60-2b17c136cd7b'
 )
 
+var readsSource = !empty(sourceSecretUri)
+var reader = readsSource ? { '${sourceIdentityId}': {} } : {}
+
 resource job 'Microsoft.App/jobs@2025-07-01' = {
   name: name
   location: location
   tags: tags
-  identity: { type: 'UserAssigned', userAssignedIdentities: { '${identityId}': {} } }
+  identity: { type: 'UserAssigned', userAssignedIdentities: union({ '${identityId}': {} }, reader) }
   properties: {
     environmentId: environmentId
     workloadProfileName: 'Consumption'
@@ -51,7 +57,11 @@ resource job 'Microsoft.App/jobs@2025-07-01' = {
       replicaTimeout: timeoutSeconds
       replicaRetryLimit: 0 // a command that failed is looked at, not repeated
       registries: [{ server: registry, identity: identityId }]
-      secrets: [{ name: 'mongodb-uri', keyVaultUrl: mongoSecretUri, identity: identityId }]
+      secrets: concat(
+        [{ name: 'mongodb-uri', keyVaultUrl: mongoSecretUri, identity: identityId }],
+        readsSource ? [{ name: 'source-mongodb-uri', keyVaultUrl: sourceSecretUri, identity: sourceIdentityId }] : []
+      )
+      identitySettings: readsSource ? [{ identity: sourceIdentityId, lifecycle: 'None' }] : []
     }
     template: {
       containers: [
@@ -59,7 +69,7 @@ resource job 'Microsoft.App/jobs@2025-07-01' = {
           name: 'command'
           image: image
           args: args
-          env: settings
+          env: concat(settings, readsSource ? [{ name: 'SOURCE_MONGODB_URI', secretRef: 'source-mongodb-uri' }] : [])
           resources: { cpu: json(cpu), memory: memory } // json: a fraction is no int
         }
       ]

@@ -1,8 +1,5 @@
-// The projector: what `azd deploy` deploys, once for each new image. As many replicas as there is work; no
-// ingress, since nobody calls it.
-//
-// A rollout: both revisions receive for a while, which is safe, since a session has one holder and the guard in the read
-// model decides about order anyway. Messages and position records stay readable for the version before and after.
+// The projector: what `azd deploy` deploys, once for each new image. For each version of the projection there is an app, with a subscription
+// and jobs of its own (projection.bicep).
 @minLength(1)
 param name string
 @minLength(1)
@@ -28,6 +25,8 @@ param actionGroupIds string = ''
 param workspaceId string
 @minLength(1)
 param image string
+@description('Image of all versions but the last, which were built from other code; empty: the same image')
+param previousImage string = ''
 @minLength(1)
 param identityId string
 @minLength(1)
@@ -38,9 +37,16 @@ param scalerIdentityId string
 @minLength(1)
 param mongoSecretUri string
 @minLength(1)
+@description('Reads the source\'s connection string for the operators\' jobs')
+param sourceIdentityId string
+@minLength(1)
+param sourceSecretUri string
+@minLength(1)
 param readModelDatabase string
 @description('Empty: the only one that the program has, or timeline')
 param projection string = ''
+@description('The versions that run, the newest last, by commas: ../README.md, "A new version of the projection"')
+param versions string = '1'
 @minLength(1)
 param serviceBusNamespace string
 @minLength(1)
@@ -103,17 +109,15 @@ var scale = {
     : messagesPerReplica
 }
 
-// What the projector is told, and the jobs with its image.
+// What a projector is told, and the jobs with its image. A version adds its projection and its subscription.
 var settings = [
   { name: 'AZURE_CLIENT_ID', value: identityClientId }
   { name: 'AZURE_TOKEN_CREDENTIALS', value: 'ManagedIdentityCredential' } // this one and no other
   { name: 'GOMEMLIMIT', value: sizes[size].limit }
   { name: 'MONGODB_URI', secretRef: 'mongodb-uri' }
   { name: 'READ_MODEL_DATABASE', value: readModelDatabase }
-  { name: 'PROJECTION', value: projection }
   { name: 'SERVICE_BUS_NAMESPACE', value: serviceBusNamespace }
   { name: 'SERVICE_BUS_TOPIC', value: topic }
-  { name: 'SERVICE_BUS_SUBSCRIPTION', value: subscription }
   { name: 'SERVICE_BUS_QUEUE', value: queue }
   { name: 'BLOB_ACCOUNT_URL', value: blobAccountUrl } // for the bodies of large events
   { name: 'CLAIM_CHECK_CONTAINER', value: claimCheckContainer }
@@ -132,141 +136,49 @@ var settings = [
   { name: 'OTEL_TRACES_SAMPLER_ARG', value: traceShare }
 ]
 
-resource environment 'Microsoft.App/managedEnvironments@2026-07-01' existing = {
-  name: containerEnvironmentName
-}
+var newest = last(split(versions, ','))
 
-var counted = empty(queue) && (empty(topic) || empty(subscription))
-  ? fail('Either topic and subscription are set, or queue is')
-  : empty(queue) ? { topicName: topic, subscriptionName: subscription } : { queueName: queue }
-
-resource projector 'Microsoft.App/containerApps@2025-07-01' = {
-  name: name
-  location: location
-  tags: { 'azd-env-name': environmentName, application: 'sluice', 'azd-service-name': 'projector' }
-  identity: { type: 'UserAssigned', userAssignedIdentities: { '${identityId}': {}, '${scalerIdentityId}': {} } }
-  properties: {
-    environmentId: environment.id
-    workloadProfileName: 'Consumption'
-    configuration: {
-      activeRevisionsMode: 'Single'
-      maxInactiveRevisions: 5 // to roll back to
-      registries: [{ server: registry, identity: identityId }]
-      secrets: [{ name: 'mongodb-uri', keyVaultUrl: mongoSecretUri, identity: identityId }]
-      // The scaler's identity owns the subscription. No container of this app can ask for its token.
-      identitySettings: [{ identity: scalerIdentityId, lifecycle: 'None' }]
+// A version above 1 has its number in the names of its app, jobs and subscription, as in ../resources.bicep.
+module versioned 'projection.bicep' = [
+  for version in split(versions, ','): {
+    params: {
+      name: version == '1' ? name : replace(name, 'projector-', 'projector-v${version}-')
+      jobName: version == '1' ? jobName : replace(jobName, 'projector-', 'projector-v${version}-')
+      watchName: version == '1' ? watchName : replace(watchName, 'watch-', 'watch-v${version}-')
+      location: location
+      environmentName: environmentName
+      containerEnvironmentName: containerEnvironmentName
+      registry: registry
+      image: version == newest || empty(previousImage) ? image : previousImage
+      newest: version == newest
+      version: version
+      identityId: identityId
+      scalerIdentityId: scalerIdentityId
+      sourceIdentityId: sourceIdentityId
+      sourceSecretUri: sourceSecretUri
+      mongoSecretUri: mongoSecretUri
+      settings: concat(settings, [
+        { name: 'PROJECTION', value: version == '1' ? projection : '${projection}:${version}' }
+        { name: 'SERVICE_BUS_SUBSCRIPTION', value: version == '1' ? subscription : '${projection}-v${version}' }
+      ])
+      serviceBusName: serviceBusName
+      counted: empty(queue) && (empty(topic) || empty(subscription))
+        ? fail('Either topic and subscription are set, or queue is')
+        : empty(queue)
+            ? { topicName: topic, subscriptionName: version == '1' ? subscription : '${projection}-v${version}' }
+            : { queueName: queue }
+      scale: scale
+      cpu: sizes[size].cpu
+      memory: sizes[size].memory
+      watchCpu: sizes.small.cpu
+      watchMemory: sizes.small.memory
+      operatorsGroupId: operatorsGroupId
+      actionGroupIds: actionGroupIds
     }
-    template: {
-      // SHUTDOWN_TIMEOUT, the closing of connections, and room for a slow machine.
-      terminationGracePeriodSeconds: 45
-      containers: [
-        {
-          name: 'projector'
-          image: image
-          resources: { cpu: json(sizes[size].cpu), memory: sizes[size].memory } // json: a fraction is no int
-          env: settings
-          // Without ingress the platform adds none of its own. Liveness asks for nothing but the process; readiness waits
-          // for the first connection, so that a revision with a wrong secret does not replace one that works.
-          probes: [
-            { type: 'Startup', httpGet: { path: '/livez', port: 8080 }, periodSeconds: 3, failureThreshold: 10 }
-            { type: 'Liveness', httpGet: { path: '/livez', port: 8080 }, periodSeconds: 10, failureThreshold: 3 }
-            { type: 'Readiness', httpGet: { path: '/readyz', port: 8080 }, periodSeconds: 5, failureThreshold: 3 }
-          ]
-        }
-      ]
-      scale: {
-        minReplicas: scale.minReplicas
-        maxReplicas: scale.maxReplicas
-        pollingInterval: 15 // seconds; a poll costs 10 of the 1,000 credits a second that Standard has
-        cooldownPeriod: 300 // seconds without messages before the last replica stops
-        rules: [
-          {
-            name: 'messages'
-            custom: {
-              type: 'azure-servicebus'
-              identity: scalerIdentityId
-              // Any message wakes it up: without activationMessageCount, more than 0 is enough.
-              metadata: union(counted, { namespace: serviceBusName, messageCount: scale.messages })
-            }
-          }
-        ]
-      }
-    }
-  }
-}
-
-// The operator's commands: doctor, status, verify, parked. A verification of everything takes its time.
-module operate 'job.bicep' = {
-  params: {
-    name: jobName
-    location: location
-    tags: { 'azd-env-name': environmentName, application: 'sluice', 'sluice-commands': 'projector' }
-    environmentId: environment.id
-    registry: registry
-    image: image
-    identityId: identityId
-    mongoSecretUri: mongoSecretUri
-    args: ['help']
-    operatorsGroupId: operatorsGroupId
-    settings: settings
-    cpu: sizes[size].cpu
-    memory: sizes[size].memory
-    timeoutSeconds: 21600
-  }
-}
-
-// Tells every five minutes what waits for the projector, whether one runs or not: the alerts stalled, dead-letters and parked.
-module watch 'job.bicep' = {
-  params: {
-    name: watchName
-    location: location
-    tags: { 'azd-env-name': environmentName, application: 'sluice' }
-    environmentId: environment.id
-    registry: registry
-    image: image
-    identityId: identityId
-    mongoSecretUri: mongoSecretUri
-    args: ['status', '--log']
-    settings: settings
-    cpu: sizes.small.cpu
-    memory: sizes.small.memory
-    schedule: '*/5 * * * *'
-    timeoutSeconds: 120
-  }
-}
-
-// --- alerts on the projector and its jobs: here, since an alert on an app that does not exist yet would fire at once
-
-var metrics = [
-  {
-    name: 'projector-restarts'
-    description: 'A projector\'s container has been restarted four times or more: it crashes, also if it does so before its first record.'
-    when: true
-    scope: projector.id
-    kind: 'Microsoft.App/containerapps'
-    dimensions: []
-    metric: 'RestartCount' // since the replica began
-    aggregation: 'Maximum'
-    operator: 'GreaterThan'
-    threshold: 3
-    window: 'PT15M'
-    severity: 2
-  }
-  {
-    name: 'watch-failed'
-    description: 'The job that watches has failed three times in an hour: what it asks is away for the projector, too.'
-    when: true
-    scope: resourceId('Microsoft.App/jobs', watchName)
-    kind: 'Microsoft.App/jobs'
-    dimensions: [{ name: 'state', values: ['Failed'] }]
-    metric: 'Executions'
-    aggregation: 'Total'
-    operator: 'GreaterThan'
-    threshold: 2
-    window: 'PT1H'
-    severity: 2
   }
 ]
+
+// --- an alert on the jobs that watch: here, since an alert on what does not exist yet would fire at once
 
 var logs = [
   {
@@ -283,22 +195,16 @@ var logs = [
   }
 ]
 
-module metricAlerts '../modules/metric-alerts.bicep' = {
-  dependsOn: [watch]
-  params: { tags: alertTags, actionGroupIds: actionGroupIds, alerts: metrics }
-}
-
 module logAlerts '../modules/log-alerts.bicep' = {
+  dependsOn: [versioned]
   params: {
     location: location
-    tags: alertTags
+    tags: { 'azd-env-name': environmentName, application: 'sluice' }
     workspaceId: workspaceId
     actionGroupIds: actionGroupIds
-    names: { projector: name }
+    names: {}
     alerts: logs
   }
 }
 
-var alertTags = { 'azd-env-name': environmentName, application: 'sluice' }
-
-output SERVICE_PROJECTOR_REVISION string = projector.properties.latestRevisionName
+output SERVICE_PROJECTOR_REVISION string = versioned[length(split(versions, ',')) - 1].outputs.revision

@@ -22,7 +22,8 @@ param email string
 @description('Ids of action groups that there are already, separated by commas; empty: none')
 param existingActionGroupIds string
 param producerName string
-param projectorName string
+@description('In a list of the query language: the texts between quotation marks, without the first and the last mark')
+param projectorNames string
 param oplogHours int
 param lagSeconds int
 
@@ -324,7 +325,7 @@ module logAlerts 'log-alerts.bicep' = {
     tags: tags
     workspaceId: workspaceId
     actionGroupIds: actionGroupIds
-    names: { producer: producerName, projector: projectorName, oplogMinutes: string(oplogHours * 60) }
+    names: { producer: producerName, projector: projectorNames, oplogMinutes: string(oplogHours * 60) }
     alerts: logs
   }
 }

@@ -2,6 +2,7 @@
 param vaultName string
 param producerIdentity string
 param projectorIdentity string
+param sourceIdentity string
 @description('A group of people; empty: none')
 param operatorsGroupId string
 
@@ -16,6 +17,10 @@ resource producer 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' 
 
 resource projector 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
   name: projectorIdentity
+}
+
+resource sourceReader 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' existing = {
+  name: sourceIdentity
 }
 
 resource vault 'Microsoft.KeyVault/vaults@2025-05-01' existing = {
@@ -40,6 +45,17 @@ resource projectorReads 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   scope: vault::readModel
   properties: {
     principalId: projector.properties.principalId
+    principalType: 'ServicePrincipal'
+    roleDefinitionId: secretsUser
+  }
+}
+
+// For the operators' jobs of the projector, which read the source. The projector itself does not get it.
+resource jobsRead 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(vault::source.id, sourceReader.id, secretsUser)
+  scope: vault::source
+  properties: {
+    principalId: sourceReader.properties.principalId
     principalType: 'ServicePrincipal'
     roleDefinitionId: secretsUser
   }

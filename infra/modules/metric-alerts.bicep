@@ -2,6 +2,8 @@
 param tags { *: string }
 @description('Ids of action groups, separated by commas; empty: the alerts are in the portal')
 param actionGroupIds string
+@description('Behind the names of the alerts, where there are several sets')
+param suffix string = ''
 param alerts metricAlert[]
 
 @description('An alert on a metric of one resource')
@@ -25,7 +27,7 @@ type metricAlert = {
 
 resource rules 'Microsoft.Insights/metricAlerts@2026-01-01' = [
   for m in filter(alerts, a => a.when): {
-    name: 'sluice-${m.name}'
+    name: 'sluice-${m.name}${suffix}'
     location: 'global'
     tags: tags
     properties: {

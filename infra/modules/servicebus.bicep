@@ -17,6 +17,8 @@ param sku string
 param messagingUnits int
 @allowed(['topic', 'queue'])
 param entityKind string
+@description('Of the topic: one for each version of the projection')
+param subscriptions string[]
 param partitioned bool
 @description('Region that the data is replicated to, and how far it may lag behind; empty: none')
 param replicaRegion string
@@ -41,7 +43,6 @@ param maxDeliveryCount int = 1000
 var premium = sku == 'Premium'
 var useTopic = entityKind == 'topic'
 var entity = 'changes'
-var subscription = 'projector'
 // Standard partitions an entity. Premium partitions the namespace, at most once for each messaging unit, and then takes only
 // entities that say they are partitioned.
 var namespacePartitions = partitioned ? min(messagingUnits, 4) : 1
@@ -121,17 +122,20 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = if (useTopi
   }
 }
 
-resource projection 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = if (useTopic) {
-  parent: topic
-  name: subscription
-  properties: {
-    requiresSession: true
-    lockDuration: lockDuration
-    maxDeliveryCount: maxDeliveryCount
-    deadLetteringOnMessageExpiration: true
-    deadLetteringOnFilterEvaluationExceptions: true
+module projections 'subscription.bicep' = [
+  for name in useTopic ? subscriptions : []: {
+    params: {
+      namespaceName: namespace.name
+      topicName: topic.name
+      name: name
+      lockDuration: lockDuration
+      maxDeliveryCount: maxDeliveryCount
+      projectorIdentity: projectorIdentity
+      scalerIdentity: scalerIdentity
+      operatorsGroupId: operatorsGroupId
+    }
   }
-}
+]
 
 resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = if (!useTopic) {
   parent: namespace
@@ -169,35 +173,13 @@ resource producerQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = if
   }
 }
 
-// The projector receives: from its own subscription, which includes its dead-letter queue, and can send nothing.
-resource projectorSubscription 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic) {
-  name: guid(projection.id, projector.id, dataReceiver)
-  scope: projection
-  properties: {
-    principalId: projector.properties.principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: dataReceiver
-  }
-}
-
+// The projector receives, and can send nothing.
 resource projectorQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!useTopic) {
   name: guid(queue.id, projector.id, dataReceiver)
   scope: queue
   properties: {
     principalId: projector.properties.principalId
     principalType: 'ServicePrincipal'
-    roleDefinitionId: dataReceiver
-  }
-}
-
-// Operators look at what waits and at the dead-letter queue (the portal's Service Bus Explorer). What they take out there is lost
-// to the read model, so it is the receiver's right and no more.
-resource operatorsSubscription 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic && !empty(operatorsGroupId)) {
-  name: guid(projection.id, operatorsGroupId, dataReceiver)
-  scope: projection
-  properties: {
-    principalId: operatorsGroupId
-    principalType: 'Group'
     roleDefinitionId: dataReceiver
   }
 }
@@ -209,19 +191,6 @@ resource operatorsQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = i
     principalId: operatorsGroupId
     principalType: 'Group'
     roleDefinitionId: dataReceiver
-  }
-}
-
-// The scaler reads one number, the count of active messages, and no built-in role below Data Owner has that right for
-// certain (it is the Manage claim). So it is Owner of the one thing it counts, under an identity of its own that no
-// container can use. Where the projector does not wake up, see the runbook in ../README.md: this scope comes first.
-resource scalerSubscription 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (useTopic) {
-  name: guid(projection.id, scaler.id, dataOwner)
-  scope: projection
-  properties: {
-    principalId: scaler.properties.principalId
-    principalType: 'ServicePrincipal'
-    roleDefinitionId: dataOwner
   }
 }
 
@@ -242,5 +211,5 @@ output entityName string = entity
 output entityMegabytes int = megabytes
 // Exactly one kind is not empty, which is what the services ask for.
 output topicName string = useTopic ? entity : ''
-output subscriptionName string = useTopic ? subscription : ''
+output subscriptionName string = useTopic ? 'projector' : ''
 output queueName string = useTopic ? '' : entity

@@ -4,7 +4,8 @@ param location string
 param tags { *: string }
 param workspaceId string
 param producerName string
-param projectorName string
+@description('In a list of the query language: the texts between quotation marks, without the first and the last mark')
+param projectorNames string
 
 resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
   name: guid(resourceGroup().id, 'sluice-workbook')
@@ -16,7 +17,7 @@ resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
     category: 'workbook'
     sourceId: workspaceId
     serializedData: reduce(
-      items({ producer: producerName, projector: projectorName, workspace: workspaceId }),
+      items({ producer: producerName, projector: projectorNames, workspace: workspaceId }),
       loadTextContent('../workbook.json'),
       (text, name) => replace(text, '{{${name.key}}}', name.value)
     )

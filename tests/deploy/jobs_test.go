@@ -43,7 +43,7 @@ func understands(t *testing.T, service string, args []string) bool {
 func jobs(t *testing.T, service string) map[string]bicep.Value {
 	t.Helper()
 	found := map[string]bicep.Value{}
-	for _, m := range template(t, "app/"+service+".bicep").All("module") {
+	for _, m := range jobModules(t, service) {
 		if m.Type == "'job.bicep'" || m.Type == "job.bicep" {
 			params, ok := m.Value.Field("params")
 			require.True(t, ok)
@@ -51,6 +51,12 @@ func jobs(t *testing.T, service string) map[string]bicep.Value {
 		}
 	}
 	return found
+}
+
+// jobModules returns the modules of the template that creates a service's jobs.
+func jobModules(t *testing.T, service string) []bicep.Declaration {
+	t.Helper()
+	return template(t, map[string]string{"producer": "app/producer.bicep", "projector": "app/projection.bicep"}[service]).All("module")
 }
 
 // A job runs a command of its program, with the service's settings and rights.
@@ -207,12 +213,13 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
 // The operators' job is found by the tag that the scripts ask for, and each service has one.
 func TestOperateFindsTheJobByItsTag(t *testing.T) {
 	for _, s := range services {
-		module, found := template(t, "app/"+s.name+".bicep").Find("module", "operate")
+		params, found := jobs(t, s.name)["operate"]
 		require.True(t, found)
-		params, _ := module.Value.Field("params")
 		tags, _ := params.Field("tags")
 		command, _ := tags.Field("sluice-commands")
 		require.Equal(t, s.name, command.Text)
+		version, _ := tags.Field("sluice-version")
+		require.Equal(t, map[string]string{"projector": "version"}[s.name], version.Text)
 		application, _ := tags.Field("application")
 		require.Equal(t, "sluice", application.Text)
 	}

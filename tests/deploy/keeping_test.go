@@ -38,8 +38,8 @@ func TestCheckpointsAreNotDeleted(t *testing.T) {
 			rules[prefixes.Items[0].Text] = compact(actions.Text)
 		}
 	})
-	require.Equal(t, []string{"${claimChecks.name}/", "${copies.name}/", "${results.name}/"}, sorted(rules))
-	require.Contains(t, rules["${copies.name}/"], "daysAfterModificationGreaterThan:30}")
+	require.Equal(t, []string{"'${claimChecks.name}/'", "'${copies.name}/'", "'${results.name}/'"}, sorted(rules))
+	require.Contains(t, rules["'${copies.name}/'"], "daysAfterModificationGreaterThan:30}")
 	for _, resource := range []string{"claimChecks", "copies", "results"} {
 		other, _ := f.Find("resource", resource)
 		theirs, _ := other.Value.Field("name")

@@ -42,6 +42,7 @@ var allowed = map[grant]bool{
 	{"projector.properties.principalId", "Storage Blob Data Reader", "claimChecks"}:       true,
 	{"projector.properties.principalId", "Storage Blob Data Reader", "checkpoints"}:       true, // build and repair
 	{"projector.properties.principalId", "Key Vault Secrets User", "vault::readModel"}:    true,
+	{"sourceReader.properties.principalId", "Key Vault Secrets User", "vault::source"}:    true, // for the projector's jobs
 	{"scaler.properties.principalId", "Azure Service Bus Data Owner", "projection"}:       true,
 	{"scaler.properties.principalId", "Azure Service Bus Data Owner", "queue"}:            true,
 	{"operatorsGroupId", "Azure Service Bus Data Receiver", "projection"}:                 true,
@@ -93,17 +94,17 @@ func TestRoleAssignmentsMatchTheTable(t *testing.T) {
 	require.Equal(t, allowed, found)
 	// The role lets a member start a job with another command and another image, so the README's
 	// table states the consequence.
-	require.Contains(t, read(t, "infra/README.md"), "start the two jobs, with any command and any image: so everything that producer and projector may")
+	require.Contains(t, read(t, "infra/README.md"), "start the jobs, with any command and any image: so everything that producer and projector may")
 }
 
 var spaces = regexp.MustCompile(`\s+`)
 
 func compact(expression string) string { return spaces.ReplaceAllString(expression, "") }
 
-// The scaler's identity owns the subscription, so no container may get its token.
-func TestNoContainerGetsTheScalersToken(t *testing.T) {
-	app, _ := template(t, "app/projector.bicep").Find("resource", "projector")
-	properties, _ := app.Value.Field("properties")
+// The scaler's identity owns the subscription, and another one reads the source's URI for a job, so
+// no container may get their tokens.
+func TestNoContainerGetsTheTokensOfThePlatform(t *testing.T) {
+	properties, _ := appOf(t, "projector").Value.Field("properties")
 	configuration, _ := properties.Field("configuration")
 	settings, _ := configuration.Field("identitySettings")
 	require.Len(t, settings.Items, 1)
@@ -111,5 +112,10 @@ func TestNoContainerGetsTheScalersToken(t *testing.T) {
 	lifecycle, _ := settings.Items[0].Field("lifecycle")
 	require.Equal(t, "scalerIdentityId", identity.Text)
 	require.Equal(t, "None", lifecycle.Text)
+	job, _ := template(t, "app/job.bicep").Find("resource", "job")
+	properties, _ = job.Value.Field("properties")
+	configuration, _ = properties.Field("configuration")
+	settings, _ = configuration.Field("identitySettings")
+	require.Equal(t, "readsSource ? [ { identity : sourceIdentityId lifecycle : None } ] : [ ]", settings.Text)
 	require.Equal(t, "identityClientId", containerEnv(t, "projector")["AZURE_CLIENT_ID"].Text)
 }

@@ -1,6 +1,8 @@
 package deploy
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"os"
 	"reflect"
@@ -44,7 +46,7 @@ var leftOut = map[string]string{
 	"STREAMS":                       "empty means one stream, which is what the template deploys",
 	"STREAM_NAME":                   "empty means DATABASE.COLLECTION, which is right",
 	"CORRELATION_ID_PATH":           "empty means no correlation id",
-	"SOURCE_MONGODB_URI":            "a secret that the projector does without: a person gives it to `projector verify`",
+	"SOURCE_MONGODB_URI":            "a secret of the operators' job alone (app/job.bicep): the projector does without",
 	"TRACE_PARENT_PATH":             "empty means that a trace begins in the producer",
 	"PIPELINE":                      "empty means that every change is read",
 }
@@ -64,6 +66,15 @@ func settingsOf(config reflect.Type) map[string]setting {
 	return found
 }
 
+// appOf returns the resource of a service's app. That of the projector is made for each version.
+func appOf(t *testing.T, service string) bicep.Declaration {
+	t.Helper()
+	file := map[string]string{"producer": "app/producer.bicep", "projector": "app/projection.bicep"}[service]
+	app, found := template(t, file).Find("resource", service)
+	require.True(t, found, "%s has the resource %s", file, service)
+	return app
+}
+
 // containerEnv returns the environment of the app's container in its template: the value, or
 // secretRef.
 func containerEnv(t *testing.T, service string) map[string]bicep.Value {
@@ -71,8 +82,7 @@ func containerEnv(t *testing.T, service string) map[string]bicep.Value {
 	f := template(t, "app/"+service+".bicep")
 	settings, found := f.Find("var", "settings")
 	require.True(t, found, "app/%s.bicep has the variable settings", service)
-	app, found := f.Find("resource", service)
-	require.True(t, found, "app/%s.bicep has the resource %s", service, service)
+	app := appOf(t, service)
 	containers := 0
 	app.Value.Walk(func(path []string, v bicep.Value) {
 		if strings.Join(path, ".") == "properties.template.containers.env" {
@@ -82,7 +92,7 @@ func containerEnv(t *testing.T, service string) map[string]bicep.Value {
 	})
 	require.Equal(t, 1, containers)
 	env := map[string]bicep.Value{}
-	settings.Value.Walk(func(_ []string, v bicep.Value) {
+	visit := func(_ []string, v bicep.Value) {
 		name, ok := v.Field("name")
 		if v.Kind != bicep.Object || !ok {
 			return
@@ -95,7 +105,14 @@ func containerEnv(t *testing.T, service string) map[string]bicep.Value {
 			value = bicep.Value{Kind: bicep.String, Text: "secretRef:" + ref.Text}
 		}
 		env[name.Text] = value
-	})
+	}
+	settings.Value.Walk(visit)
+	if versions, found := f.Find("module", "versioned"); found { // each adds its projection and its subscription
+		params, _ := versions.Value.Field("params")
+		added, _ := params.Field("settings")
+		require.True(t, strings.HasPrefix(added.Text, "concat ( settings , ["), added.Text)
+		added.Walk(visit)
+	}
 	require.NotEmpty(t, env)
 	return env
 }
@@ -127,11 +144,13 @@ func TestBicepSetsWhatTheServicesRead(t *testing.T) {
 }
 
 // The services accept the configuration that azd would set in the containers, with a topic and with
-// a queue.
+// a queue, and for a second version of the projection.
 func TestTheServicesAcceptWhatBicepSets(t *testing.T) {
 	topic := map[string]string{"SERVICE_BUS_TOPIC": "changes", "SERVICE_BUS_SUBSCRIPTION": "projector", "SERVICE_BUS_QUEUE": ""}
 	queue := map[string]string{"SERVICE_BUS_TOPIC": "", "SERVICE_BUS_SUBSCRIPTION": "", "SERVICE_BUS_QUEUE": "changes"}
-	for kind, entity := range map[string]map[string]string{"topic": topic, "queue": queue} {
+	second := maps.Clone(topic)
+	maps.Copy(second, map[string]string{"version": "2", "PROJECTION": "orders"})
+	for kind, entity := range map[string]map[string]string{"topic": topic, "queue": queue, "second version": second} {
 		for _, s := range services {
 			t.Run(s.name+" with a "+kind, func(t *testing.T) {
 				clearSettings(t)
@@ -141,30 +160,40 @@ func TestTheServicesAcceptWhatBicepSets(t *testing.T) {
 					"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "READ_MODEL_DATABASE": "readmodel",
 				}
 				maps.Copy(azd, entity)
-				parameters := parameterFile(t, "infra/app/"+s.name+".parameters.json")
-				for name, value := range containerEnv(t, s.name) {
-					if _, foreign := notOurs[name]; foreign || name == "START_AT" { // which is only set if it is not empty
-						continue
-					}
-					t.Setenv(name, resolve(t, value, parameters, azd))
+				for name, value := range deployedEnv(t, s.name, azd) {
+					t.Setenv(name, value)
 				}
 				require.NoError(t, s.load())
+				if s.name == "projector" && kind == "second version" {
+					require.Equal(t, "orders:2 orders-v2", os.Getenv("PROJECTION")+" "+os.Getenv("SERVICE_BUS_SUBSCRIPTION"))
+				}
 			})
 		}
 	}
 }
 
-func resolve(t *testing.T, v bicep.Value, parameters, azd map[string]string) string {
+// deployedEnv returns the settings that the container of a service gets from the variables of azd's
+// environment; "version" among them is that of the projection.
+func deployedEnv(t *testing.T, service string, azd map[string]string) map[string]string {
 	t.Helper()
-	if v.Text == "secretRef:mongodb-uri" {
-		return "mongodb://u:p@db.example/"
+	given := map[string]any{"version": cmp.Or(azd["version"], "1")}
+	for name, value := range parameterFile(t, "infra/app/"+service+".parameters.json") {
+		given[name] = fill(value, azd)
 	}
-	if v.Kind == bicep.String {
-		return v.Text
+	env := map[string]string{}
+	for name, value := range containerEnv(t, service) {
+		if _, foreign := notOurs[name]; foreign || name == "START_AT" { // which is only set if it is not empty
+			continue
+		}
+		if value.Text == "secretRef:mongodb-uri" {
+			env[name] = "mongodb://u:p@db.example/"
+			continue
+		}
+		v, err := template(t, "app/"+service+".bicep").EvalValue(value, given)
+		require.NoError(t, err, name)
+		env[name] = fmt.Sprint(v)
 	}
-	value, ok := parameters[v.Text]
-	require.True(t, ok, "%q is neither a literal nor a parameter: this test cannot determine what the container gets", v.Text)
-	return fill(value, azd)
+	return env
 }
 
 // clearSettings hides the developer's own settings from the test.
@@ -183,7 +212,7 @@ func clearSettings(t *testing.T) {
 // The grace period covers the drain: the platform kills a process after it.
 func TestGracePeriodCoversTheShutdown(t *testing.T) {
 	for _, s := range services {
-		app, _ := template(t, "app/"+s.name+".bicep").Find("resource", s.name)
+		app := appOf(t, s.name)
 		grace := ""
 		app.Value.Walk(func(path []string, v bicep.Value) {
 			if strings.Join(path, ".") == "properties.template.terminationGracePeriodSeconds" {

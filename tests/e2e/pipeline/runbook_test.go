@@ -18,34 +18,9 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/page"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
-
-// step is one console command of a page, with the output that the page shows.
-type step struct{ command, output string }
-
-// stepsOf returns the commands of a section of a page, in order.
-func stepsOf(t *testing.T, page, heading string) (steps []step) {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "\n## "+heading+"\n")
-	require.True(t, found, heading)
-	section, _, _ = strings.Cut(section, "\n## ")
-	in := false
-	for line := range strings.Lines(section) {
-		line = strings.TrimPrefix(line, "   ")
-		switch command, is := strings.CutPrefix(line, "$ "); {
-		case strings.HasPrefix(line, "```"):
-			in = strings.TrimSpace(line) == "```console"
-		case in && is:
-			steps = append(steps, step{command: strings.TrimSpace(command)})
-		case in:
-			steps[len(steps)-1].output += line
-		}
-	}
-	return steps
-}
 
 // took matches what differs between the outputs of two runs.
 var took = regexp.MustCompile(`built in \S+`)
@@ -54,7 +29,7 @@ var took = regexp.MustCompile(`built in \S+`)
 // committed: each command prints what the page shows, and readers see each event once, in whichever
 // version.
 func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
-	steps := stepsOf(t, "../../../docs/build.md", "A new version of a projection")
+	steps := page.Steps(t, "../../../docs/build.md", "## A new version of a projection")
 	s := newRealStack(t, false)
 	const aggregates, each = 30, 20
 	model := s.events.Database().Client().Database("readmodel")
@@ -103,8 +78,8 @@ func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
 		require.NoError(t, err)
 		return n == aggregates
 	}
-	run := func(next step) (code int, out string) {
-		words := strings.Fields(next.command)
+	run := func(next page.Step) (code int, out string) {
+		words := strings.Fields(next.Command)
 		for ; strings.Contains(words[0], "="); words = words[1:] {
 			name, value, _ := strings.Cut(words[0], "=")
 			defer func(before string) { require.NoError(t, os.Setenv(name, before)) }(os.Getenv(name)) //nolint:usetesting // for one command
@@ -120,8 +95,8 @@ func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
 		next := steps[0]
 		steps = steps[1:]
 		code, out := run(next)
-		require.Zero(t, code, "%s: %s", next.command, out)
-		require.Equal(t, took.ReplaceAllString(next.output, "built in"), took.ReplaceAllString(out, "built in"), next.command)
+		require.Zero(t, code, "%s: %s", next.Command, out)
+		require.Equal(t, took.ReplaceAllString(next.Output, "built in"), took.ReplaceAllString(out, "built in"), next.Command)
 	}
 
 	stopOld := project()

@@ -3,6 +3,7 @@ package bicep
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Eval returns the value of an expression of the file: a bool, an int, a string, or nil for null. A
@@ -10,7 +11,7 @@ import (
 // a path such as a.outputs.b is given under that name.
 //
 // It supports what conditions consist of: literals, ! && || == != < <= > >=, a ? b : c,
-// parentheses, empty, min and max. Anything else is an error.
+// parentheses, '…${…}…', empty, min, max and replace. Anything else is an error.
 func (f *File) Eval(expression string, given map[string]any) (any, error) {
 	tokens, err := scan(expression)
 	if err != nil {
@@ -170,10 +171,31 @@ func (e *evaluator) single() (any, error) {
 		return t.text, nil
 	case word:
 		return e.named(t.text)
-	case end, newline, interpolated, sign:
+	case interpolated:
+		return e.interpolated(t.text)
+	case end, newline, sign:
 		e.at--
 	}
 	return nil, e.expected("a value that this evaluator knows")
+}
+
+// interpolated returns a text with the values of its ${…}, which are not nested.
+func (e *evaluator) interpolated(text string) (any, error) {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		b.WriteString(before)
+		if !found {
+			return b.String(), nil
+		}
+		expression, after, _ := strings.Cut(rest, "}")
+		v, err := e.file.Eval(expression, e.given)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprint(&b, v)
+		text = after
+	}
 }
 
 func (e *evaluator) named(name string) (any, error) {
@@ -218,6 +240,8 @@ func (e *evaluator) function(name string) (any, error) {
 	switch {
 	case name == "empty" && len(arguments) == 1:
 		return arguments[0] == "" || arguments[0] == nil, nil
+	case name == "replace" && len(arguments) == 3:
+		return strings.ReplaceAll(fmt.Sprint(arguments[0]), fmt.Sprint(arguments[1]), fmt.Sprint(arguments[2])), nil
 	case (name == "min" || name == "max") && len(arguments) == 2:
 		a, aIs := arguments[0].(int)
 		b, bIs := arguments[1].(int)

@@ -29,6 +29,8 @@ func TestConditionsAreEvaluated(t *testing.T) {
 		"premium ? (units > 9 ? 'a' : 'b') : null": "b",
 		"vault.outputs.name == 'kv'":               true,
 		"null":                                     nil,
+		"units > 0 ? '${sku}-v${units}' : ''":      "Premium-v8",
+		"replace('ca-x', 'ca-', 'ca-v${units}-')":  "ca-v8-x",
 	} {
 		got, err := f.Eval(expression, given)
 		require.NoError(t, err, expression)
@@ -43,7 +45,7 @@ func TestUnsupportedExpressionsAreErrors(t *testing.T) {
 	f, err := Parse("conditions.bicep", conditions)
 	require.NoError(t, err)
 	for _, expression := range []string{
-		"sku", "units.x", "list", "concat(mail, mail)", "units && true", "!units", "mail > 1", "units ? 1 : 2", "(units", "units units", "true ? 1", "min(mail, 1)", "'a${mail}'",
+		"sku", "units.x", "list", "concat(mail, mail)", "units && true", "!units", "mail > 1", "units ? 1 : 2", "(units", "units units", "true ? 1", "min(mail, 1)", "'a${nothing}'",
 	} {
 		_, err := f.Eval(expression, nil)
 		require.Error(t, err, expression)

@@ -151,6 +151,10 @@ func (p *parser) value() (Value, error) {
 			parts = append(parts, Value{Kind: String, Text: t.text, Line: t.line})
 			words = append(words, "'"+t.text+"'")
 			continue
+		case t.kind == interpolated:
+			p.next()
+			words = append(words, "'"+t.text+"'")
+			continue
 		case t.kind == sign && strings.Contains("{[(", t.text):
 			within, err := p.bracketed()
 			if err != nil {
