@@ -19,23 +19,25 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Rings wait far more than they work: as many as are asked for run at once, whatever the number of processors.
+	// Rings wait far more than they compute: all that are requested run at once, whatever the
+	// number of processors.
 	if err := flag.Set("test.parallel", "64"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(tests{m})
 }
 
-// quick is how the leadership's times are set here: as short as leaves room for a busy machine. The lease itself cannot be
-// shorter than Azure allows.
+// quick are the leadership's times in these tests: as short as a busy machine allows. Azure's
+// minimum applies to the lease itself.
 var quick = []string{
 	"LEASE_DURATION=15s", "HEARTBEAT_INTERVAL=300ms", "STANDBY_POLL=300ms", "FENCE_AFTER=1500ms", "TAKEOVER_AFTER=3s",
 }
 
-// calm is how they are set where the leader is not the matter: whatever the machine has to do, it goes on leading.
+// calm are the leadership's times of tests that are not about failover: the leader keeps its lease
+// however busy the machine is.
 var calm = []string{"LEASE_DURATION=60s", "FENCE_AFTER=30s", "TAKEOVER_AFTER=55s"}
 
-// setting is a number from the environment.
+// setting returns a number from the environment, or otherwise if the variable is not set.
 func setting(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -47,8 +49,9 @@ func setting(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// TestG1G2G3G4OfProcessesThatAreKilledAndStopped takes processes away at the steps of the path. CHAOS_ROUNDS is how many
-// times, CHAOS_RINGS in how many pipelines side by side, CHAOS_STOP for how many seconds a process is stopped.
+// TestG1G2G3G4OfProcessesThatAreKilledAndStopped kills and stops processes at each step of the
+// path. CHAOS_ROUNDS is the number of rounds, CHAOS_RINGS the number of pipelines side by side, and
+// CHAOS_STOP how many seconds a process stays stopped.
 func TestG1G2G3G4OfProcessesThatAreKilledAndStopped(t *testing.T) {
 	t.Parallel()
 	all := strikes()
@@ -58,7 +61,8 @@ func TestG1G2G3G4OfProcessesThatAreKilledAndStopped(t *testing.T) {
 
 	due := make(chan strike, rounds)
 	for n := range rounds {
-		// A step of 7 is coprime with the number of strikes: a few rounds meet many roles, and all of them come in the end.
+		// A stride of 7 is coprime with the number of strikes: a few rounds already meet many
+		// roles, and enough rounds meet all strikes.
 		due <- all[n*7%len(all)]
 	}
 	close(due)
@@ -90,7 +94,7 @@ func TestG1G2G3G4OfProcessesThatAreKilledAndStopped(t *testing.T) {
 	require.Equal(t, rounds, seen.rounds())
 }
 
-// report counts over all rings.
+// report sums up all rings.
 type report struct {
 	mu      sync.Mutex // guards everything below
 	strikes []struck
@@ -128,7 +132,7 @@ func (r *report) counts() string {
 	return r.counted()
 }
 
-// counted is for whoever has locked r.
+// counted requires that the caller holds mu.
 func (r *report) counted() string {
 	return fmt.Sprintf("%d events, %d messages, %d repeats that the broker recognised, %d that it had forgotten, %d messages of a stale leader, %d terms",
 		r.events, r.published, r.recognised, r.repeated, r.stale, r.terms)

@@ -28,42 +28,46 @@ type reading struct {
 	aggregate string // the path of the aggregate's id
 	settings  []string
 	images    bool
-	// ahead: a document that is looked up may be a later one than the change made, even that of another life. So the mirror may be
-	// ahead, and go back to what the next change says; only what it comes to is judged.
+	// ahead means that the mirror may be ahead of a change: a document that is looked up may be
+	// newer than the change, or even a later document with the same _id. Then only the final state
+	// is judged.
 	ahead bool
 }
 
-// readings are those that make a mirror: of what changed, of what is looked up, and of images in aggregates of several documents.
+// readings are those that allow a mirror: deltas, documents that are looked up, and images in
+// aggregates of several documents.
 var readings = []reading{
 	{"deltas", "_id", []string{"FULL_DOCUMENT=default", "FULL_DOCUMENT_BEFORE_CHANGE=off"}, false, false},
 	{"looked-up", "_id", []string{"FULL_DOCUMENT=updateLookup", "FULL_DOCUMENT_BEFORE_CHANGE=off"}, false, true},
 	{"images", "owner", []string{"FULL_DOCUMENT=required", "FULL_DOCUMENT_BEFORE_CHANGE=required"}, true, false},
 }
 
-// documents are what a ring changes, and what is seen of it in the mirror. Every write gives its document a revision, which grows over
-// all of them; so a mirror that goes back is seen, whatever it comes to in the end.
+// documents are what a ring changes, and what is observed of them in the mirror. Every write gives
+// its document a revision that grows across all documents. So a mirror that goes back is noticed,
+// even if it recovers.
 type documents struct {
 	reading reading
 	source  *driver.Collection
 	mirror  *driver.Collection
 	rec     *history.Recorder
 	random  *rand.Rand // of the writer
-	writing sync.Mutex // held while a document is written, and while nothing may be
+	writing sync.Mutex // held during a write, and to prevent writes
 
 	mu       sync.Mutex // guards everything below
 	revision int64
 	written  map[string]version // by _id
 	seen     map[string]version
-	wrong    []string // what the mirror must never have shown
+	wrong    []string // states that the mirror must never show
 }
 
-// version is how a document stands.
+// version is the state of a document.
 type version struct {
 	revision int64
 	gone     bool
 }
 
-// ids are of several types; two of them are the same text, and so one aggregate where _id is it.
+// ids returns _ids of several types. Two of them have the same text, and so form one aggregate if
+// the aggregate is determined by _id.
 func ids() []any {
 	all := []any{17, "17", int64(1) << 40, 2.5, bson.NewObjectID(), bson.Binary{Subtype: 4, Data: []byte("0123456789abcdef")}, bson.D{{Key: "shop", Value: "a"}, {Key: "n", Value: 1}}, "--all"}
 	for n := range 12 {
@@ -85,10 +89,10 @@ func newDocuments(ctx context.Context, client *driver.Client, o ringOptions, rec
 	return d, d.source.Database().CreateCollection(ctx, d.source.Name(), create)
 }
 
-// key tells an _id from every other one.
+// key returns a text that is unique to an _id.
 func key(id any) string { return memory.Text(id) }
 
-// load writes until the work is over, as often as the ring's rate says, where there is room.
+// load writes at the ring's rate until the work is over, unless too much is in flight.
 func (d *documents) load(ctx context.Context, r *ring) error {
 	all := ids()
 	pause := time.Duration(float64(time.Second) / r.options.rate)
@@ -105,7 +109,7 @@ func (d *documents) load(ctx context.Context, r *ring) error {
 	return nil
 }
 
-// write changes a document in one of the ways that there are. Each makes exactly one change event.
+// write changes a document in a random way. Each way makes exactly one change event.
 func (d *documents) write(ctx context.Context, id any) error {
 	d.writing.Lock()
 	defer d.writing.Unlock()
@@ -175,14 +179,14 @@ func (d *documents) change(ctx context.Context, id any, owner string, revision i
 
 func exactlyOne(result *driver.UpdateResult, err error) error {
 	if err == nil && result.ModifiedCount != 1 {
-		err = fmt.Errorf("%d documents were changed in place of one", result.ModifiedCount)
+		err = fmt.Errorf("%d documents were changed instead of one", result.ModifiedCount)
 	}
 	return err
 }
 
-// content is what JSON would easily change, in an order of its own.
+// content returns fields that a conversion to JSON would change, in random order.
 func (d *documents) content() bson.D {
-	decimal, _ := bson.ParseDecimal128("1.50") // it is one
+	decimal, _ := bson.ParseDecimal128("1.50") // it is valid
 	all := bson.D{
 		{Key: "wrapped", Value: bson.D{{Key: "$oid", Value: "not one"}, {Key: "$date", Value: int64(1)}}},
 		{Key: "dotted.key", Value: 1},
@@ -238,7 +242,8 @@ func (d *documents) observe(change bson.Raw) {
 	d.seen[id] = now
 }
 
-// mark says when everything that is written by now is in the mirror.
+// mark returns a function that reports whether everything written before the call of mark is in the
+// mirror.
 func (d *documents) mark() func() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -256,7 +261,7 @@ func (d *documents) mark() func() bool {
 	}
 }
 
-// differences holds the mirror against its source, byte for byte, while nothing is written.
+// differences compares the mirror with its source, byte for byte, while the writer pauses.
 func (d *documents) differences(ctx context.Context) (found []string, err error) {
 	read := func(c *driver.Collection) (map[string]bson.Raw, error) {
 		var all []bson.Raw
@@ -280,12 +285,12 @@ func (d *documents) differences(ctx context.Context) (found []string, err error)
 	}
 	for id, want := range theirs {
 		if got := ours[id]; !bytes.Equal(want, got) {
-			found = append(found, fmt.Sprintf("document %s is\n    %s, its source\n    %s", id, got, want))
+			found = append(found, fmt.Sprintf("document %s is\n    %s, and its source is\n    %s", id, got, want))
 		}
 	}
 	for id, got := range ours {
 		if theirs[id] == nil {
-			found = append(found, fmt.Sprintf("document %s is %s, and its source has none", id, got))
+			found = append(found, fmt.Sprintf("document %s is %s, and its source has no such document", id, got))
 		}
 	}
 	d.mu.Lock()
@@ -293,13 +298,13 @@ func (d *documents) differences(ctx context.Context) (found []string, err error)
 	return append(found, d.wrong...), nil
 }
 
-// judge stops the writer until the mirror has followed, and holds it against its source.
+// judge pauses the writer until the mirror has followed, and compares the mirror with its source.
 func (r *ring) judge(ctx context.Context) error {
 	d := r.documents
 	d.writing.Lock()
 	defer d.writing.Unlock()
 	followed := d.mark()
-	err := r.until(ctx, "the mirror has followed, and nothing is left", func() bool {
+	err := r.until(ctx, "the mirror has followed, and every message is settled", func() bool {
 		return followed() && r.stack.ServiceBus.Stats(r.stack.Route.Out()).Active == 0 && r.rec.Counts().Published == r.rec.Counts().Committed
 	})
 	found, readErr := d.differences(ctx)

@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
-// ends are how a leader is lost: with its parent, as when a machine is, by itself, as by a panic or the lack of memory, or in order.
+// ends are the ways in which a leader ends: with its parent, as when a machine is lost; alone, as
+// after a panic or when memory runs out; or cleanly.
 var ends = []struct {
 	name string
 	end  func(*child.Slot) (instance string, err error)
@@ -27,13 +28,15 @@ var ends = []struct {
 	{"SIGTERM", func(s *child.Slot) (string, error) { return s.Signal(syscall.SIGTERM) }},
 }
 
-// TestG1G2G3G4FailoverTimes measures how long nobody publishes after the leader was lost, CHAOS_FAILOVERS times in each way,
-// with the services' own settings and CHAOS_LATENCY milliseconds to a round trip: from then to the first message of a later epoch that the broker takes. It prints a
-// table and asserts no time; what is asserted is that nothing was lost, doubled or reordered.
+// TestG1G2G3G4FailoverTimes measures how long no replica publishes after the leader has ended,
+// CHAOS_FAILOVERS times in each way, with the default settings and a round trip of CHAOS_LATENCY
+// milliseconds: from the end to the first message of a later epoch that the broker accepts. It
+// prints a table and asserts no time. It does assert that no event is lost, duplicated or
+// reordered.
 func TestG1G2G3G4FailoverTimes(t *testing.T) {
 	times := setting(t, "CHAOS_FAILOVERS", 0)
 	if times == 0 {
-		t.Skip("CHAOS_FAILOVERS says how many of each: make chaos FAILOVERS=30")
+		t.Skip("CHAOS_FAILOVERS sets how many of each: make chaos FAILOVERS=30")
 	}
 	producer, projector, azuriteAddr := programs(t)
 	random := rand.New(rand.NewPCG(1, 0xfa11))
@@ -48,7 +51,7 @@ func TestG1G2G3G4FailoverTimes(t *testing.T) {
 				if _, err := r.ready(ctx); err != nil {
 					return err
 				}
-				// At any moment of a heartbeat and of a standby's poll.
+				// This hits any moment of a heartbeat and of a standby's poll.
 				if err := retry.Sleep(ctx, time.Duration(random.Int64N(int64(2*time.Second)))); err != nil {
 					return err
 				}
@@ -62,10 +65,11 @@ func TestG1G2G3G4FailoverTimes(t *testing.T) {
 		return nil
 	})
 	require.Empty(t, checker.Judge(run))
-	t.Logf("from then to the first publish of the next leader, %d times each:\n%s", times, table(measured))
+	t.Logf("from the end to the first publish of the next leader, %d times each:\n%s", times, table(measured))
 }
 
-// G4: when a leader's process dies its parent releases the lease: whoever leads next finds it free, long before it may break it.
+// G4: when a leader's process dies, its parent releases the lease. So the next leader finds it
+// free, long before it could break it.
 func TestG4TheLeaseOfADeadProcessIsReleased(t *testing.T) {
 	t.Parallel()
 	producer, projector, azuriteAddr := programs(t)
@@ -99,7 +103,7 @@ func (r *ring) failover(ctx context.Context, name string, end func(*child.Slot) 
 		return 0, err
 	}
 	first := at
-	err = r.until(ctx, "somebody else publishes", func() (published bool) {
+	err = r.until(ctx, "another producer publishes", func() (published bool) {
 		first, published = r.rec.FirstAfterEpoch(epoch)
 		return published
 	})
@@ -117,7 +121,7 @@ func table(measured map[string][]time.Duration) string {
 	return text.String()
 }
 
-// ranks are the nearest ranks; of 30 the 99th percentile is the greatest.
+// ranks returns the nearest ranks; of 30 durations the 99th percentile is the longest.
 func ranks(durations []time.Duration) (p50, p99, longest time.Duration) {
 	sorted := slices.Sorted(slices.Values(durations))
 	rank := func(p int) time.Duration { return sorted[(p*len(sorted)+99)/100-1].Round(10 * time.Millisecond) }

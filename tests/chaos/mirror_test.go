@@ -22,9 +22,10 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// TestG1G2G3MirrorsOfDocumentsThatChange takes both services away at once, again and again, from a pipeline whose documents are
-// inserted, updated, replaced, deleted and inserted anew. After every round the mirror is its source, byte for byte, and it never went
-// back on the way. CHAOS_ROUNDS, CHAOS_RINGS and CHAOS_STOP are as for the other rounds.
+// TestG1G2G3MirrorsOfDocumentsThatChange kills or stops both services of a pipeline at once, again
+// and again, while documents are inserted, updated, replaced, deleted and inserted again. After
+// every round the mirror equals its source, byte for byte, and it never went back in between.
+// CHAOS_ROUNDS, CHAOS_RINGS and CHAOS_STOP are as in the other rounds.
 func TestG1G2G3MirrorsOfDocumentsThatChange(t *testing.T) {
 	t.Parallel()
 	rounds, rings := setting(t, "CHAOS_ROUNDS", 6), setting(t, "CHAOS_RINGS", len(readings))
@@ -67,14 +68,14 @@ func TestG1G2G3MirrorsOfDocumentsThatChange(t *testing.T) {
 	}
 }
 
-// takeBoth takes the leader and projectors away at the same moment, and waits until others have taken their places. Of three leaders one
-// is not killed but stopped, and goes on later as if nothing had happened.
+// takeBoth kills the leader and projectors at the same moment, and waits until others have taken
+// over. One leader of three is stopped instead, and continues later as if nothing had happened.
 func (r *ring) takeBoth(ctx context.Context, random *rand.Rand, stopped time.Duration) error {
 	leader, err := r.ready(ctx)
 	if err != nil {
 		return err
 	}
-	// At any moment of a heartbeat.
+	// This hits any moment of a heartbeat.
 	if err := retry.Sleep(ctx, time.Duration(random.Int64N(int64(time.Second)))); err != nil {
 		return err
 	}
@@ -96,12 +97,12 @@ func (r *ring) takeBoth(ctx context.Context, random *rand.Rand, stopped time.Dur
 			signal = of
 		}
 		instance, err := victim.Signal(signal)
-		if err != nil && !errors.Is(err, os.ErrProcessDone) { // it is being replaced
+		if err != nil && !errors.Is(err, os.ErrProcessDone) { // the slot is about to start a new one
 			return err
 		}
 		r.trace.add("%s to %s, epoch %d", signalName(signal), instance, epoch)
 	}
-	err = r.until(ctx, "somebody publishes again", func() (published bool) {
+	err = r.until(ctx, "a producer publishes again", func() (published bool) {
 		_, published = r.rec.FirstAfterEpoch(epoch)
 		return published
 	})
@@ -111,8 +112,9 @@ func (r *ring) takeBoth(ctx context.Context, random *rand.Rand, stopped time.Dur
 	return err
 }
 
-// A mirror that is wrong is seen, whatever way it came to it; otherwise the rounds above would prove nothing.
-func TestAMirrorThatIsWrongIsSeen(t *testing.T) {
+// The judge of mirrors notices each kind of difference; otherwise the rounds above would prove
+// nothing.
+func TestTheJudgeNoticesAWrongMirror(t *testing.T) {
 	t.Parallel()
 	servers := emulator.Start(t, emulator.Options{})
 	client, err := driver.Connect(options.Client().ApplyURI(servers.Endpoint(emulator.EnvMongo)))
@@ -143,7 +145,7 @@ func TestAMirrorThatIsWrongIsSeen(t *testing.T) {
 	slices.Reverse(first[1:])
 	_, err = d.mirror.ReplaceOne(t.Context(), first[:1], first)
 	require.NoError(t, err)
-	require.Len(t, differences(), 1, "another order of fields")
+	require.Len(t, differences(), 1, "a different order of fields")
 	_, err = d.mirror.DeleteOne(t.Context(), bson.D{{Key: "_id", Value: copied[1].Lookup("_id")}})
 	require.NoError(t, err)
 	_, err = d.mirror.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "stranger"}})
@@ -163,8 +165,8 @@ func TestAMirrorThatIsWrongIsSeen(t *testing.T) {
 	shown("replace", 1001)
 	require.Len(t, differences(), 3)
 	shown("replace", 1000)
-	require.Len(t, differences(), 4, "it went back")
+	require.Len(t, differences(), 4, "the mirror went back")
 	d.reading.ahead = true
 	shown("replace", 999)
-	require.Len(t, differences(), 4, "what is looked up may be ahead")
+	require.Len(t, differences(), 4, "a document that is looked up may be ahead")
 }

@@ -17,19 +17,22 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 )
 
-// The leadership's own times stay as they are: they are made for such networks. A leader that cannot do its work leaves it to
-// another sooner than by default, so that a round need not last a minute.
+// The leadership's own times keep their defaults, which are made for such networks. A leader that
+// makes no progress gives up the lease sooner than by default, so that a round does not take a
+// minute.
 const (
 	stallAfter = 10 * time.Second
-	// takeoverAfter is the default of TAKEOVER_AFTER: when it has passed since a leader's last write another one may lead, and
-	// nothing of the first one may come in any more.
+	// takeoverAfter is the default of TAKEOVER_AFTER: once it has passed since a leader's last
+	// write, another replica may lead, and no message of the first one may arrive any more.
 	takeoverAfter = 4 * time.Second
-	// flowing is how many events are to be seen before anything happens: by then every connection is open.
+	// flowing is how many events must be visible before the first round: by then every connection
+	// is open.
 	flowing = 20
 )
 
-// asked are the rounds: CHAOS_NETWORK is how many are drawn from CHAOS_SEED, CHAOS_LONGEST the most seconds that trouble lasts.
-// CHAOS_TROUBLE wants instead every trouble once whose name contains it. Without either, three are named here.
+// asked returns the rounds: CHAOS_NETWORK of them drawn from CHAOS_SEED, with troubles of at most
+// CHAOS_LONGEST seconds. CHAOS_TROUBLE instead selects every trouble whose name contains it, once.
+// By default there are three fixed ones.
 func asked(t *testing.T) (rounds []spell) {
 	t.Helper()
 	const lasts = 10 * time.Second
@@ -39,20 +42,20 @@ func asked(t *testing.T) (rounds []spell) {
 				rounds = append(rounds, spell{trouble: trouble, lasts: lasts})
 			}
 		}
-		require.NotEmpty(t, rounds, "CHAOS_TROUBLE: no trouble is called so")
+		require.NotEmpty(t, rounds, "CHAOS_TROUBLE: no trouble has such a name")
 		return rounds
 	}
 	if n := setting(t, "CHAOS_NETWORK", 0); n > 0 {
 		return spells(uint64(setting(t, "CHAOS_SEED", 1)), n, time.Duration(setting(t, "CHAOS_LONGEST", 30))*time.Second)
 	}
 	return []spell{
-		named("by Blob storage the leader is cut off", lasts), named("a projector is not answered", lasts),
-		named("everybody's network does all three", lasts),
+		named("the leader is cut off from Blob storage", lasts), named("a projector is not answered", lasts),
+		named("every network does all three", lasts),
 	}
 }
 
-// TestG1G2G3G4OfProcessesWhoseNetworkFails gives every service a network of its own and lets that fail, while the processes
-// live. CHAOS_RINGS is in how many pipelines side by side.
+// TestG1G2G3G4OfProcessesWhoseNetworkFails gives every service a network of its own and makes the
+// network fail, while the processes live. CHAOS_RINGS is the number of pipelines side by side.
 func TestG1G2G3G4OfProcessesWhoseNetworkFails(t *testing.T) {
 	t.Parallel()
 	netns.Require(t)
@@ -89,7 +92,8 @@ func TestG1G2G3G4OfProcessesWhoseNetworkFails(t *testing.T) {
 	})
 }
 
-// weather lets networks fail once, waits until the others have gone on, and then until all have.
+// weather makes networks fail once, waits until the other services have progressed, and then until
+// all have.
 func (r *ring) weather(ctx context.Context, s spell, seen *networkReport) error {
 	leader, err := r.ready(ctx)
 	if err != nil {
@@ -111,15 +115,15 @@ func (r *ring) weather(ctx context.Context, s spell, seen *networkReport) error 
 	if err := retry.Sleep(ctx, time.Second); err != nil {
 		return err
 	}
-	committed := r.rec.Counts().Committed // some of it while the network was failing
+	committed := r.rec.Counts().Committed // partly while the network was failing
 	switch s.meanwhile {
 	case anotherLeads:
-		err = r.until(ctx, "somebody else publishes", func() bool {
+		err = r.until(ctx, "another producer publishes", func() bool {
 			_, published := r.rec.FirstAfterEpoch(epoch)
 			return published
 		})
 	case itGoesOn:
-		err = r.until(ctx, "the others go on", func() bool { return r.rec.Counts().Visible >= committed })
+		err = r.until(ctx, "the other services make progress", func() bool { return r.rec.Counts().Visible >= committed })
 	case nothing:
 	}
 	if err != nil {
@@ -129,17 +133,17 @@ func (r *ring) weather(ctx context.Context, s spell, seen *networkReport) error 
 	if err := hold(ctx, s, places, began); err != nil {
 		return err
 	}
-	r.trace.add("the network is good again; the others had gone on after %s", wentOn.Round(time.Millisecond))
+	r.trace.add("the network is good again; the others made progress after %s", wentOn.Round(time.Millisecond))
 	healed := time.Now()
 	if _, err := r.ready(ctx); err != nil {
 		return err
 	}
 	seen.add(s, wentOn, time.Since(healed))
-	r.trace.add("all is as before after %s", time.Since(healed).Round(time.Millisecond))
+	r.trace.add("everything has recovered after %s", time.Since(healed).Round(time.Millisecond))
 	return nil
 }
 
-// hold lets a trouble last, or come and go, and ends it.
+// hold keeps a trouble up, or lets it come and go, and ends it.
 func hold(ctx context.Context, s spell, places []*slot, began time.Time) error {
 	for good := true; ; good = !good {
 		left := s.lasts - time.Since(began)
@@ -163,7 +167,7 @@ func hold(ctx context.Context, s spell, places []*slot, began time.Time) error {
 	}
 }
 
-// struck are the places whose network fails.
+// struck returns the places whose network fails.
 func (r *ring) struck(s spell, leader *slot) (places []*slot) {
 	switch s.of {
 	case theLeader:
@@ -181,12 +185,12 @@ func (r *ring) struck(s spell, leader *slot) (places []*slot) {
 		return r.producers
 	case allProjectors:
 		return r.projectors
-	case everybody:
+	case allProcesses:
 	}
 	return r.slots()
 }
 
-// networkReport counts over all rings.
+// networkReport sums up all rings.
 type networkReport struct {
 	mu sync.Mutex // guards everything below
 
@@ -195,7 +199,7 @@ type networkReport struct {
 	troubles tally
 	wentOn   time.Duration // the longest
 	wentOnOf string
-	whole    []time.Duration // from the end of the trouble until all is as before
+	whole    []time.Duration // from the end of the trouble until everything has recovered
 	packets  cable.Counts
 }
 
@@ -230,11 +234,11 @@ func (r *networkReport) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.rounds == 0 {
-		return "no round was finished"
+		return "no round finished"
 	}
 	p50, _, longest := ranks(r.whole)
-	return fmt.Sprintf("%d rounds: %s\nof the packets %d passed, %d late, %d were lost and %d cut off\n"+
-		"the others went on within %s (%s); when it was over, all was as before after %s (p50), %s (longest)\n%s",
+	return fmt.Sprintf("%d rounds: %s\npackets: %d passed, %d were late, %d were lost and %d cut off\n"+
+		"the others made progress within %s (%s); after the trouble everything recovered within %s (p50), %s (longest)\n%s",
 		r.rounds, counts, r.packets.Passed, r.packets.Late, r.packets.Lost, r.packets.Cut,
 		r.wentOn.Round(time.Millisecond), r.wentOnOf, p50, longest, &r.troubles)
 }

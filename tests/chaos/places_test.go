@@ -16,15 +16,16 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
-// slot is the place of one replica and its network.
+// slot is the slot of one replica, and its network.
 type slot struct {
 	*child.Slot
 	way   *wire.Way
-	cable *cable.Cable // nil where it has the machine's network
+	cable *cable.Cable // nil: the slot has the machine's network
 	weather
 }
 
-// apart puts a place into a network namespace of its own, and gives it a cable to that of its servers. There its way listens.
+// apart puts a slot into a network namespace of its own, with a cable to the servers' namespace.
+// The slot's way listens there.
 func (s *slot) apart(ctx context.Context, t *testing.T, servers *netns.Namespace, number int, seed uint64) (wire.Listener, error) {
 	own := netns.ForTest(ctx, t, s.Name)
 	var err error
@@ -42,7 +43,7 @@ func (s *slot) apart(ctx context.Context, t *testing.T, servers *netns.Namespace
 	}, nil
 }
 
-// fill makes the places of the services; nothing is started yet.
+// fill creates the slots of the services and starts nothing.
 func (r *ring) fill(ctx context.Context) error {
 	logs := r.TempDir()
 	var servers *netns.Namespace
@@ -69,7 +70,8 @@ func (r *ring) fill(ctx context.Context) error {
 		addrs := place.way.Addrs()
 		env := []string{
 			"HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=info", "SERVICE_BUS_TOPIC=" + emulator.Topic,
-			// Direct, or the driver would go where the server says it is, past the way.
+			// The connection is direct, or the driver would use the address that the server
+			// reports, which is not the way.
 			emulator.EnvMongo + "=mongodb://" + addrs.Mongo + "/?directConnection=true",
 			emulator.EnvServiceBus + "=" + servicebus.ConnectionString(addrs.ServiceBus),
 		}

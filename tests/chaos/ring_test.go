@@ -29,7 +29,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// options of a ring.
+// ringOptions are the differences between rings.
 type ringOptions struct {
 	name              string
 	seed              uint64
@@ -37,18 +37,21 @@ type ringOptions struct {
 	producer, blobURL string  // program, and Azurite's host:port
 	projector         string
 	times             []string      // settings of the leadership, KEY=VALUE
-	documents         *reading      // nil: a log of events and its timeline; else documents that change, and their mirror
+	documents         *reading      // nil: a log of events and its timeline; otherwise documents that change, and their mirror
 	latency           time.Duration // a round trip to MongoDB and Service Bus
-	// apart gives every service a network namespace of its own, and a cable from there to the servers.
+	// apart gives every service a network namespace of its own, and a cable from there to the
+	// servers.
 	apart bool
-	// fenceAfter is how long a leader may send after a write of its checkpoint; zero: the fence is not judged.
+	// fenceAfter is how long a leader may send after a write of its checkpoint; if it is zero, the
+	// fence is not judged.
 	fenceAfter time.Duration
 }
 
-// receiver is how the projectors of the ring accept sessions: directly, and in every other ring through the SDK.
+// receiver returns how the ring's projectors accept sessions: directly, or in every other ring
+// through the SDK.
 func (o ringOptions) receiver() string { return []string{"direct", "sdk"}[o.seed%2] }
 
-// collection is the watched one's name.
+// collection returns the name of the watched collection.
 func (o ringOptions) collection() string {
 	if o.documents != nil {
 		return "documents"
@@ -56,7 +59,7 @@ func (o ringOptions) collection() string {
 	return "events"
 }
 
-// projection is the read model's.
+// projection returns the name of the projection.
 func (o ringOptions) projection() string {
 	if o.documents != nil {
 		return "mirror"
@@ -64,7 +67,7 @@ func (o ringOptions) projection() string {
 	return "timeline"
 }
 
-// entities are those of the ring's Service Bus.
+// entities returns the entities of the ring's Service Bus.
 func (o ringOptions) entities() *servicebus.Config {
 	c := emulator.Entities()
 	topic := &c.Topics[0]
@@ -73,15 +76,15 @@ func (o ringOptions) entities() *servicebus.Config {
 	return &c
 }
 
-// ring is one pipeline: servers of its own but for Azurite, two producers and two projectors as processes, each with a
-// network of its own, and a workload that never pauses.
+// ring is one pipeline: servers of its own except Azurite, two producers and two projectors as
+// processes, each with a network of its own, and a workload that never pauses.
 type ring struct {
 	*testing.T
 	options ringOptions
 	stack   *emulator.Stack
 	events  *driver.Collection
 	model   *driver.Collection
-	// documents are nil where the source is a log of events.
+	// documents is nil if the source is a log of events.
 	documents *documents
 	trace     *trace
 
@@ -93,7 +96,7 @@ type ring struct {
 	loadingOver atomic.Bool
 }
 
-// trace is what happened in a ring, for whoever has to understand a failure.
+// trace records what happens in a ring, for debugging a failure.
 type trace struct {
 	began time.Time
 	mu    sync.Mutex
@@ -113,19 +116,19 @@ func (t *trace) String() string {
 }
 
 const (
-	// lockDuration is the shortest that Service Bus allows, as is duplicateWindow.
+	// lockDuration and duplicateWindow are the shortest that Service Bus allows.
 	lockDuration    = 5 * time.Second
 	duplicateWindow = 20 * time.Second
-	// transactionLifetime is how long the transaction of a projector that was killed keeps others from its documents.
+	// transactionLifetime is how long the transaction of a killed projector blocks its documents.
 	transactionLifetime = 5 * time.Second
-	// patience bounds every wait for what must come about by itself.
+	// patience bounds every wait.
 	patience = 90 * time.Second
-	// backlog is the time in which the load makes as many events as may be on their way.
+	// backlog is the time in which the load makes as many events as may be in flight.
 	backlog = 10 * time.Second
 	grain   = 10 * time.Millisecond
 )
 
-// inRing runs a ring, has work done to it, and judges what came of it.
+// inRing runs work in a ring, and returns what is to be judged.
 func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring) error) (_ *ring, rest checker.Run) {
 	t.Helper()
 	defer enter()()
@@ -142,7 +145,7 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 		r.rec.Accept(witness.Accepted(a))
 		r.checkpoints.Accepted.Add(1)
 	})
-	serving, stopServing := context.WithCancel(context.WithoutCancel(t.Context())) // the services need the servers for their stop
+	serving, stopServing := context.WithCancel(context.WithoutCancel(t.Context())) // the services need the servers to stop
 	servers, broken := errgroup.WithContext(serving)
 	defer func() {
 		stopServing()
@@ -187,7 +190,7 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	return r, r.outcome()
 }
 
-// drive feeds the pipeline while work is done to it, and waits until everything is to be seen.
+// drive feeds the pipeline while work runs, and waits until every event is visible.
 func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring) error) error {
 	if _, err := r.ready(ctx); err != nil {
 		return err
@@ -212,7 +215,8 @@ func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring
 
 func (r *ring) slots() []*slot { return append(append([]*slot(nil), r.producers...), r.projectors...) }
 
-// leader is the producer that leads and reads, by its own fresh word. Of two that say so the later epoch is right.
+// leader returns the producer that leads according to its own fresh status. If two claim to lead,
+// the one with the later epoch does.
 func (r *ring) leader() (leader *slot, status child.Status) {
 	for _, s := range r.producers {
 		if st, fresh := s.Status(); fresh && st.Leads() && st.Epoch > status.Epoch {
@@ -222,7 +226,7 @@ func (r *ring) leader() (leader *slot, status child.Status) {
 	return leader, status
 }
 
-// ready waits until every service answers, one leads, and everything that was committed so far is to be seen.
+// ready waits until every service answers, one leads, and everything committed so far is visible.
 func (r *ring) ready(ctx context.Context) (leader *slot, err error) {
 	followed := r.mark()
 	err = r.until(ctx, "all services answer, one leads, and the read model has caught up", func() bool {
@@ -238,7 +242,8 @@ func (r *ring) ready(ctx context.Context) (leader *slot, err error) {
 	return leader, err
 }
 
-// mark says when what is committed by now is in the read model.
+// mark returns a function that reports whether everything committed before the call of mark is
+// visible.
 func (r *ring) mark() (followed func() bool) {
 	if r.documents != nil {
 		return r.documents.mark()
@@ -247,7 +252,7 @@ func (r *ring) mark() (followed func() bool) {
 	return func() bool { return r.rec.Counts().Visible >= committed }
 }
 
-// until polls for what no event announces.
+// until polls for a condition that no event announces.
 func (r *ring) until(ctx context.Context, what string, so func() bool) error {
 	for end := time.Now().Add(patience); !so(); {
 		if time.Now().After(end) {
@@ -286,8 +291,8 @@ func (r *ring) load(ctx context.Context) error {
 	return err
 }
 
-// room is how many more events may be on their way. On a machine that is slower than the load they would become ever more, and
-// whatever comes next would wait behind all of them.
+// room returns how many more events may be in flight. On a machine that is slower than the load
+// there would be ever more of them, and each later event would wait behind all of them.
 func (r *ring) room() int64 {
 	counts := r.rec.Counts()
 	onTheWay := counts.Committed - counts.Published + int64(r.stack.ServiceBus.Stats(r.stack.Route.Out()).Active)
@@ -309,10 +314,10 @@ func (r *ring) watch(ctx context.Context, opened func()) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("watch the read model: %w", err) // nothing happens to this server or to our way to it
+	return fmt.Errorf("watch the read model: %w", err) // this server and the connection to it are not disturbed
 }
 
-// outcome is everything recorded, after the services have ended.
+// outcome returns everything recorded, after the services have ended.
 func (r *ring) outcome() checker.Run {
 	run := checker.Run{
 		History: r.rec.History(), Writes: r.checkpoints.All(), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate,
@@ -334,7 +339,7 @@ func (r *ring) outcome() checker.Run {
 	return run
 }
 
-// complaints are the last ones in the services' logs.
+// complaints returns the last warnings and errors in the services' logs.
 func (r *ring) complaints() string {
 	var b strings.Builder
 	for _, s := range r.slots() {

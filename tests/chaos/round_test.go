@@ -12,20 +12,22 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
-// reach is how long a step may take to come about.
+// reach is how long a process may take to reach a step.
 const reach = 30 * time.Second
 
-// errNotReached is a step that did not come about: whoever was to reach it lost its role meanwhile.
+// errNotReached means that no process reached the step: the one that should have lost its role
+// meanwhile.
 var errNotReached = errors.New("the step was not reached")
 
-// struck is what came of a strike.
+// struck is the outcome of a strike.
 type struck struct {
 	strike
-	// failover is from the signal to the first message of a later epoch that the broker took; zero for a projector's.
+	// failover is the time from the signal to the first message of a later epoch that the broker
+	// accepted; it is zero if a projector was struck.
 	failover time.Duration
 }
 
-// round takes one process away at the step, and gives it or its successor back.
+// round kills or stops one process at the step, and waits until it or its successor works again.
 func (r *ring) round(ctx context.Context, s strike, stopped time.Duration) (struck, error) {
 	for attempt := 1; ; attempt++ {
 		outcome, err := r.try(ctx, s, stopped)
@@ -61,7 +63,7 @@ func (r *ring) try(ctx context.Context, s strike, stopped time.Duration) (struck
 	return r.strike(ctx, s, trap, stopped)
 }
 
-// lead sets the trap, and brings somebody to the step where that needs help.
+// lead sets the trap, and makes a process reach the step if that needs help.
 func (r *ring) lead(s strike, leader *slot, trap *wire.Trap) error {
 	arm := func(places ...*slot) {
 		for _, place := range places {
@@ -72,7 +74,7 @@ func (r *ring) lead(s strike, leader *slot, trap *wire.Trap) error {
 	case leading:
 		arm(leader)
 	case takingOver:
-		r.trace.add("SIGKILL to %s, so that another one takes over", leader.Name)
+		r.trace.add("SIGKILL to %s, so that another producer takes over", leader.Name)
 		if _, err := leader.Signal(syscall.SIGKILL); err != nil {
 			return err
 		}
@@ -89,7 +91,8 @@ func (r *ring) lead(s strike, leader *slot, trap *wire.Trap) error {
 	return nil
 }
 
-// strike signals who is at the step, waits until another one has taken its place, and decides about the held message.
+// strike signals the process at the step, waits until another one has taken over, and decides the
+// fate of the held message.
 func (r *ring) strike(ctx context.Context, s strike, trap *wire.Trap, stopped time.Duration) (struck, error) {
 	var victim *slot
 	for _, place := range r.slots() {
@@ -109,7 +112,7 @@ func (r *ring) strike(ctx context.Context, s strike, trap *wire.Trap, stopped ti
 	outcome := struck{strike: s}
 	if s.role != projecting {
 		first := at
-		err := r.until(ctx, "somebody else publishes", func() (published bool) {
+		err := r.until(ctx, "another producer publishes", func() (published bool) {
 			first, published = r.rec.FirstAfterEpoch(epoch)
 			return published
 		})
@@ -133,12 +136,12 @@ func (r *ring) strike(ctx context.Context, s strike, trap *wire.Trap, stopped ti
 	return outcome, nil
 }
 
-// movedOn waits until other projectors have done what the one that was struck has left.
+// movedOn waits until other projectors have finished the work of the one that was struck.
 func (r *ring) movedOn(ctx context.Context) error {
 	return r.until(ctx, "the other projector does its work", r.mark())
 }
 
-// wake lets a stopped process go on, which knows nothing of what happened meanwhile.
+// wake continues a stopped process, which does not know what happened meanwhile.
 func (r *ring) wake(victim *slot) error {
 	instance, err := victim.Signal(syscall.SIGCONT)
 	if errors.Is(err, os.ErrProcessDone) {

@@ -17,18 +17,19 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
-// tests are all tests of this package, and what they share: the programs, each built once, and one Azurite, in which every ring has a
-// container of its own.
+// tests are all tests of this package, and what they share: the programs, each built once, and one
+// Azurite, in which every ring has a container of its own.
 type tests struct{ *testing.M }
 
-// shared is what was started and made; it is written under the once of whoever made it, and read when all tests have ended.
+// shared is what the tests have started and created. Each part is written within a sync.Once, and
+// read when all tests have ended.
 var shared struct {
 	azurite *azurite.Process
 	dirs    []string
 	mu      sync.Mutex // guards dirs
 }
 
-// Run runs the tests, and gives back what they share.
+// Run runs the tests, and releases what they share.
 func (s tests) Run() (code int) {
 	defer func() {
 		var err error
@@ -46,20 +47,21 @@ func (s tests) Run() (code int) {
 	return s.M.Run()
 }
 
-// room is for the rings that run at once: three for each processor, or as many as CHAOS_RINGS asks for. With more of them leaders would lose their lease
-// because nobody has a processor for them, and the next ones, too.
+// room limits the rings that run at once: three for each processor, or as many as CHAOS_RINGS
+// requests. With more of them, leaders would lose their leases for want of a processor, and their
+// successors would, too.
 var room = func() chan struct{} {
-	asked, _ := strconv.Atoi(os.Getenv("CHAOS_RINGS")) // setting says what is wrong with it
+	asked, _ := strconv.Atoi(os.Getenv("CHAOS_RINGS")) // setting reports an invalid number
 	return make(chan struct{}, max(asked, 3*runtime.NumCPU()))
 }()
 
-// enter waits for room, and gives it back when the function that it returns is called.
+// enter waits for room. The function that it returns gives the room back.
 func enter() (leave func()) {
 	room <- struct{}{}
 	return func() { <-room }
 }
 
-// once are what is made by the first test that needs it.
+// Each of these is made by the first test that needs it.
 var (
 	services = sync.OnceValues(func() (dir string, err error) {
 		return built(func(ctx context.Context, dir string) error {
@@ -85,7 +87,8 @@ func built(build func(ctx context.Context, dir string) error) (dir string, err e
 	return dir, build(context.Background(), dir)
 }
 
-// programs are the services, built, and the address of an Azurite that runs until all tests have ended.
+// programs returns the paths of the built services, and the address of an Azurite that runs until
+// all tests have ended.
 func programs(t *testing.T) (producer, projector, azuriteAddr string) {
 	t.Helper()
 	azuriteAddr, err := storage()

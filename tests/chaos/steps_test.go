@@ -8,17 +8,17 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
-// role is who is struck.
+// role is the role of the process that is struck.
 type role int
 
 const (
 	leading    role = iota // the leader
-	takingOver             // whoever takes over from a leader that is killed first
+	takingOver             // the standby that takes over after the leader is killed
 	handingOn              // the leader, after it was asked to stop
 	projecting             // a projector
 )
 
-// step is a place of the path at which a process is struck: a message is on its way, and held.
+// step is a point of the path at which a process is struck: a message is in flight, and is held.
 type step struct {
 	name string
 	role role
@@ -64,21 +64,22 @@ func reply(s wire.Server, name string) func(wire.Unit) bool {
 	return func(u wire.Unit) bool { return u.Server == s && u.Name == name && u.Reply }
 }
 
-// isMessage tells messages with events from those of put-token and of management, which are small.
+// isMessage reports whether a unit has events: those of put-token and of management are smaller.
 func isMessage(u wire.Unit) bool {
 	return u.Server == wire.ServiceBus && u.Name == "transfer" && u.Bytes > 600
 }
 
-// isApply tells a projector's writes.
+// isApply reports whether a unit is a projector's write.
 func isApply(u wire.Unit) bool {
 	return u.Server == wire.Mongo && slices.Contains([]string{"update", "insert", "bulkWrite", "findAndModify", "commitTransaction"}, u.Name)
 }
 
-// strike is one round: what is done, and where.
+// strike is one round: the signal, and the step.
 type strike struct {
 	step
 	signal syscall.Signal // SIGKILL or SIGSTOP
-	// late says that the held message arrives when somebody else has taken over; else it never arrives.
+	// late means that the held message arrives once another process has taken over; otherwise it
+	// never arrives.
 	late bool
 }
 
@@ -94,7 +95,7 @@ func signalName(s syscall.Signal) string {
 	return map[syscall.Signal]string{syscall.SIGKILL: "SIGKILL", syscall.SIGSTOP: "SIGSTOP", syscall.SIGTERM: "SIGTERM"}[s]
 }
 
-// strikes are all the combinations there are, kills and stops by turns.
+// strikes returns all combinations, kills and stops alternating.
 func strikes() []strike {
 	var all []strike
 	for _, late := range []bool{true, false} {

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
-// whose is whose network is in trouble.
+// whose selects the services whose network fails.
 type whose int
 
 const (
@@ -20,16 +20,16 @@ const (
 	oneProjector
 	allProducers
 	allProjectors
-	everybody
+	allProcesses
 )
 
-// meanwhile is what must come about while the trouble lasts, before it may end.
+// meanwhile is the progress that must happen during the trouble, before the trouble may end.
 type meanwhile int
 
 const (
 	nothing      meanwhile = iota
-	anotherLeads           // somebody publishes in a later epoch
-	itGoesOn               // what was committed meanwhile is to be seen
+	anotherLeads           // another producer publishes in a later epoch
+	itGoesOn               // what is committed meanwhile becomes visible
 )
 
 // trouble is one way in which a network fails.
@@ -39,54 +39,60 @@ type trouble struct {
 	to         []wire.Server // the ways to these servers; empty: to all
 	directions []cable.Direction
 	is         cable.Conditions
-	// forgets: the connections that there are die for good, and new ones do not.
+	// forgets means that the present connections die for good, while new ones work.
 	forgets bool
-	// flaps: it comes and goes, a second each.
+	// flaps means that the trouble comes and goes, for a second each.
 	flaps bool
 	meanwhile
 }
 
-// Bad networks, in each direction: a round trip is twice the delay.
+// These are bad networks, in each direction: a round trip is twice the delay.
 var (
 	gone = cable.Conditions{Cut: true}
 	slow = cable.Conditions{Delay: 150 * time.Millisecond}
 	leak = cable.Conditions{Loss: 0.02}
-	// mixed lets a quarter of the packets be overtaken by those of the next 20 ms.
+	// mixed lets the packets of the next 20 ms overtake a quarter of the packets.
 	mixed = cable.Conditions{Delay: 10 * time.Millisecond, Late: 0.25, LateBy: 20 * time.Millisecond}
 	bad   = cable.Conditions{Delay: 150 * time.Millisecond, Loss: 0.02, Late: 0.25, LateBy: 20 * time.Millisecond}
 )
 
-// troubles are all of them.
+// troubles are all troubles.
 var troubles = func() (all []trouble) {
-	// Each cut in three ways: nothing passes; requests do and answers do not; answers do and requests do not.
+	// Each cut has three forms: no packet passes; requests pass and answers do not; answers pass
+	// and requests do not.
 	cuts := []struct {
-		name       string
+		name, by   string
 		directions []cable.Direction
 	}{
-		{"cut off", cable.Both()}, {"not answered", []cable.Direction{cable.Answers}}, {"not heard", []cable.Direction{cable.Requests}},
+		{"cut off", "from", cable.Both()}, {"not answered", "by", []cable.Direction{cable.Answers}}, {"not heard", "by", []cable.Direction{cable.Requests}},
 	}
 	for _, cut := range cuts {
 		add := func(name string, of whose, m meanwhile, to ...wire.Server) {
-			all = append(all, trouble{name: name + " is " + cut.name, of: of, to: to, directions: cut.directions, is: gone, meanwhile: m})
+			name += " is " + cut.name
+			for _, server := range to {
+				name += fmt.Sprintf(" %s %s", cut.by, server)
+			}
+			all = append(all, trouble{name: name, of: of, to: to, directions: cut.directions, is: gone, meanwhile: m})
 		}
 		add("the leader", theLeader, anotherLeads)
-		add("by Blob storage the leader", theLeader, anotherLeads, wire.Blob)
-		add("by Service Bus the leader", theLeader, anotherLeads, wire.ServiceBus)
-		add("by MongoDB the leader", theLeader, anotherLeads, wire.Mongo)
+		add("the leader", theLeader, anotherLeads, wire.Blob)
+		add("the leader", theLeader, anotherLeads, wire.ServiceBus)
+		add("the leader", theLeader, anotherLeads, wire.Mongo)
 		add("a projector", oneProjector, itGoesOn)
-		add("by Service Bus a projector", oneProjector, itGoesOn, wire.ServiceBus)
-		// It keeps its sessions, renews their locks and waits for the database: so others do not get them.
-		add("by MongoDB a projector", oneProjector, nothing, wire.Mongo)
+		add("a projector", oneProjector, itGoesOn, wire.ServiceBus)
+		// It keeps its sessions, renews their locks and waits for the database, so no other
+		// projector gets them.
+		add("a projector", oneProjector, nothing, wire.Mongo)
 		add("the standby", theStandby, itGoesOn)
 		add("every producer", allProducers, nothing)
 		add("every projector", allProjectors, nothing)
-		add("everybody", everybody, nothing)
+		add("every process", allProcesses, nothing)
 	}
 	for _, network := range []struct {
 		name string
 		is   cable.Conditions
 	}{{"has a round trip of 300 ms", slow}, {"loses 2 % of the packets", leak}, {"reorders packets", mixed}, {"does all three", bad}} {
-		all = append(all, trouble{name: "everybody's network " + network.name, of: everybody, directions: cable.Both(), is: network.is, meanwhile: itGoesOn})
+		all = append(all, trouble{name: "every network " + network.name, of: allProcesses, directions: cable.Both(), is: network.is, meanwhile: itGoesOn})
 	}
 	for _, dead := range []struct {
 		whose string
@@ -98,18 +104,18 @@ var troubles = func() (all []trouble) {
 		{"the leader's connections to MongoDB", theLeader, []wire.Server{wire.Mongo}},
 		{"a projector's connections to Service Bus", oneProjector, []wire.Server{wire.ServiceBus}},
 		{"a projector's connections to MongoDB", oneProjector, []wire.Server{wire.Mongo}},
-		{"everybody's connections", everybody, nil},
+		{"every process's connections", allProcesses, nil},
 	} {
 		all = append(all, trouble{name: dead.whose + " are forgotten", of: dead.of, to: dead.to, forgets: true, meanwhile: itGoesOn})
 	}
 	return append(all,
 		trouble{name: "the leader's network comes and goes", of: theLeader, directions: cable.Both(), is: gone, flaps: true},
 		trouble{name: "a projector's network comes and goes", of: oneProjector, directions: cable.Both(), is: gone, flaps: true},
-		trouble{name: "everybody's network comes and goes", of: everybody, directions: cable.Both(), is: gone, flaps: true},
+		trouble{name: "every network comes and goes", of: allProcesses, directions: cable.Both(), is: gone, flaps: true},
 	)
 }()
 
-// spell is one round: a trouble, and for how long at least.
+// spell is one round: a trouble, and how long it lasts at least.
 type spell struct {
 	trouble
 	lasts time.Duration
@@ -118,8 +124,8 @@ type spell struct {
 
 func (s spell) String() string { return fmt.Sprintf("%s for %s", s.name, s.lasts) }
 
-// spells are drawn from a seed: every trouble comes once before one comes again. They last from a second, which no time-out
-// notices, to longest.
+// spells are drawn from a seed: every trouble comes once before one comes again. They last from a
+// second, which no timeout notices, to longest.
 func spells(seed uint64, n int, longest time.Duration) (drawn []spell) {
 	random := rand.New(rand.NewPCG(seed, 0x7e7))
 	var order []int
@@ -134,16 +140,16 @@ func spells(seed uint64, n int, longest time.Duration) (drawn []spell) {
 	return drawn
 }
 
-// named is a spell by its trouble's name.
+// named returns a spell of the trouble with this name.
 func named(name string, lasts time.Duration) spell {
 	n := slices.IndexFunc(troubles, func(t trouble) bool { return t.name == name })
 	if n < 0 {
-		panic("no trouble is called " + name)
+		panic("no trouble has the name " + name)
 	}
 	return spell{trouble: troubles[n], lasts: lasts}
 }
 
-// tally counts rounds by what happened in them.
+// tally counts rounds by their outcome.
 type tally struct {
 	names  []string
 	counts map[string]int

@@ -11,22 +11,22 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
-// weather remembers when a place's way to Service Bus was in trouble.
+// weather remembers when a slot's connection to Service Bus was in trouble.
 type weather struct {
 	mu     sync.Mutex
 	storms []storm // guarded by mu
 }
 
-// storm is a time of trouble; ended is zero while it lasts.
+// storm is a period of trouble; ended is zero while it lasts.
 type storm struct{ began, ended time.Time }
 
-// addr is where a server is for the place.
+// addr returns the address at which the slot reaches a server.
 func (s *slot) addr(server wire.Server) netip.Addr {
 	servers := wire.Servers()
 	return s.cable.Servers()[slices.Index(servers[:], server)]
 }
 
-// disturb changes the place's network.
+// disturb changes the slot's network.
 func (s *slot) disturb(t trouble) {
 	servers := wire.Servers()
 	to := t.to
@@ -48,7 +48,7 @@ func (s *slot) disturb(t trouble) {
 	}
 }
 
-// heal makes the place's network good again.
+// heal restores the slot's network.
 func (s *slot) heal() {
 	for _, server := range wire.Servers() {
 		for _, d := range cable.Both() {
@@ -62,8 +62,9 @@ func (s *slot) heal() {
 	}
 }
 
-// late reports whether a message that arrived at this moment may have been sent a while before. The kernel sends again what
-// was lost, at intervals that double; so after a storm it may take as long as the storm until it does.
+// late reports whether a message that arrived at this moment may have been sent a while before. The
+// kernel resends lost packets at intervals that double, so after a storm a packet may take as long
+// as the storm lasted.
 func (w *weather) late(at time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,8 +73,9 @@ func (w *weather) late(at time.Time) bool {
 	})
 }
 
-// mayBeLate reports whether a message may have waited in the network, or in a process that was frozen: such a process may
-// wake in the middle of a send and finish it, so that the fence is judged only where nothing is frozen.
+// mayBeLate reports whether a message may have been delayed by the network or by a frozen process.
+// A frozen process may wake in the middle of a send and finish it, so the fence is judged only if
+// no process is frozen.
 func (r *ring) mayBeLate(leader string, at time.Time) bool {
 	if r.options.fenceAfter == 0 {
 		return true

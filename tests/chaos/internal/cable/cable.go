@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
 )
 
-// Direction is one of a cable's.
+// Direction is a direction of a cable.
 type Direction int
 
 // The directions.
@@ -37,11 +37,12 @@ type Cable struct {
 	lanes   [2]*lane // by direction
 }
 
-// Plug makes a cable between two namespaces; the first Conditions are good. number tells the cables of one namespace of
-// servers apart, from 0 to 255. Nothing passes before [Cable.Run], which takes the cable away again; one of it and
-// [Cable.Close] must be called.
+// Plug creates a cable between two namespaces, without any fault. number identifies the cable among
+// those of one namespace of servers, from 0 to 255. No packet passes before [Cable.Run], which also
+// removes the cable. The caller must call either Run or [Cable.Close].
 func Plug(ctx context.Context, service, servers *netns.Namespace, number int, seed uint64) (_ *Cable, err error) {
-	// RFC 2544 sets 198.18.0.0/15 aside for tests of networks; here it is in the two namespaces alone.
+	// RFC 2544 reserves 198.18.0.0/15 for tests of networks; here it exists only in the two
+	// namespaces.
 	at := func(host byte) netip.Addr { return netip.AddrFrom4([4]byte{198, 18, byte(number), host}) }
 	c := &Cable{servers: []netip.Addr{at(1), at(2), at(3)}}
 	defer func() {
@@ -62,14 +63,14 @@ func Plug(ctx context.Context, service, servers *netns.Namespace, number int, se
 	return c, nil
 }
 
-// device makes a TUN device with its addresses.
+// device creates a TUN device with its addresses.
 func (c *Cable) device(ctx context.Context, in *netns.Namespace, name string, addrs []netip.Addr) (device *os.File, err error) {
 	err = in.Do(func() error {
 		device, err = open(name)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make a network device in %s: %w", in.Name(), err)
+		return nil, fmt.Errorf("create a network device in %s: %w", in.Name(), err)
 	}
 	c.devices = append(c.devices, device)
 	for _, addr := range addrs {
@@ -80,21 +81,21 @@ func (c *Cable) device(ctx context.Context, in *netns.Namespace, name string, ad
 	return device, in.IP(ctx, "link", "set", name, "up", "mtu", fmt.Sprint(mtu))
 }
 
-// Servers are the addresses of the servers' side, three of them. Each has Conditions of its own.
+// Servers returns the three addresses of the servers' side. Each has Conditions of its own.
 func (c *Cable) Servers() []netip.Addr { return c.servers }
 
-// Set changes a direction of the way to one server. What is on its way arrives as it would have.
+// Set changes one direction to one server. Packets in flight arrive as before.
 func (c *Cable) Set(d Direction, server netip.Addr, to Conditions) { c.lanes[d].set(server, to) }
 
-// Forget cuts the connections with a server that there are, for good and without a word, as something does that translates
-// addresses and has forgotten them. New ones are not affected.
+// Forget cuts the present connections to a server for good and without an error, as an address
+// translator does that has forgotten them. New connections are not affected.
 func (c *Cable) Forget(server netip.Addr) {
 	for _, l := range c.lanes {
 		l.forget(server)
 	}
 }
 
-// Count is how many packets a direction has had.
+// Count returns how many packets passed in a direction.
 func (c *Cable) Count(d Direction) Counts { return c.lanes[d].count() }
 
 // Run carries packets until ctx ends.
@@ -111,7 +112,7 @@ func (c *Cable) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Close takes the cable away.
+// Close removes the cable.
 func (c *Cable) Close() error {
 	var errs []error
 	for _, d := range c.devices {

@@ -17,7 +17,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
 )
 
-// world is a client's namespace, a servers', the cable between them, and a server that echoes at each address.
+// world is a client's namespace, a servers' namespace, the cable between them, and a server that
+// echoes at each address.
 type world struct {
 	*testing.T
 	cable  *cable.Cable
@@ -99,7 +100,7 @@ func (w *world) set(server int, to cable.Conditions, directions ...cable.Directi
 	}
 }
 
-// ask sends a text and says how long the echo took; within bounds it.
+// ask sends a text and returns how long the echo took, at most within.
 func ask(c net.Conn, text string, within time.Duration) (time.Duration, error) {
 	began := time.Now()
 	if _, err := io.WriteString(c, text); err != nil {
@@ -123,7 +124,8 @@ func TestADelayIsAddedToEachDirection(t *testing.T) {
 	require.GreaterOrEqual(t, took, 300*time.Millisecond)
 }
 
-// What was cut off arrives when the cut is healed: the kernels send it again, and nobody has told the two sides.
+// What was cut off arrives after the cut is healed: the kernels resend it, because neither side
+// received an error.
 func TestCutsAnswerNothingInEitherDirection(t *testing.T) {
 	for name, test := range map[string]struct {
 		cut     []cable.Direction
@@ -136,16 +138,16 @@ func TestCutsAnswerNothingInEitherDirection(t *testing.T) {
 			c, other := w.dial(0), w.dial(1)
 			w.set(0, cable.Conditions{Cut: true}, test.cut...)
 			_, err := ask(c, "hello", 300*time.Millisecond)
-			require.ErrorIs(t, err, os.ErrDeadlineExceeded, "an answer or an error came through")
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded, "an answer or an error arrived")
 			require.Equal(t, test.arrives, w.hasHeard() == "hello")
 			_, err = ask(other, "x", patience)
-			require.NoError(t, err, "another server is cut off as well")
+			require.NoError(t, err, "the cut also affects another server")
 
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			_, err = w.client.Dial(ctx, "tcp", w.ports[0])
 			var timedOut net.Error
-			require.True(t, errors.As(err, &timedOut) && timedOut.Timeout(), "a new connection is told of the cut: %v", err)
+			require.True(t, errors.As(err, &timedOut) && timedOut.Timeout(), "a new connection gets an error that reveals the cut: %v", err)
 
 			w.set(0, cable.Conditions{}, cable.Both()...)
 			require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
@@ -182,7 +184,8 @@ func TestEverythingArrivesInOrderOverABadCable(t *testing.T) {
 	}
 }
 
-// As behind a gateway that has forgotten a connection: it is dead for good, and nobody is told, while new ones are made.
+// As with a gateway that has forgotten a connection: it is dead for good without an error to either
+// side, while new connections work.
 func TestAForgottenConnectionIsDeadAndNewOnesAreNot(t *testing.T) {
 	w := newWorld(t)
 	c, other := w.dial(0), w.dial(1)
@@ -200,5 +203,5 @@ func TestAForgottenConnectionIsDeadAndNewOnesAreNot(t *testing.T) {
 	}
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Second)))
 	_, err = c.Read(make([]byte, 1))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it lives again")
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "the connection works again")
 }

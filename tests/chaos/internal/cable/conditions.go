@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Conditions are how a direction of a cable is. The zero value is a good one.
+// Conditions are the faults of one direction of a cable. The zero value has no fault.
 type Conditions struct {
-	// Cut: nothing arrives.
+	// Cut means that no packet arrives.
 	Cut bool
 	// Delay is how long every packet takes.
 	Delay time.Duration
 	// Loss is the share of packets that are lost, from 0 to 1.
 	Loss float64
-	// Late is the share of packets that take LateBy longer, so that those behind overtake them.
+	// Late is the share of packets that take LateBy longer, so that later ones overtake them.
 	Late   float64
 	LateBy time.Duration
 }
 
-// String says it in words.
+// String describes the conditions in words.
 func (c Conditions) String() string {
 	if c.Cut {
 		return "cut"
@@ -41,7 +41,7 @@ func (c Conditions) String() string {
 	return strings.Join(words, ", ")
 }
 
-// fate is what becomes of one packet.
+// fate is the outcome of one packet.
 type fate int
 
 const (
@@ -51,8 +51,8 @@ const (
 	cut
 )
 
-// decide draws what becomes of a packet, and when it arrives. Every packet takes two numbers, so that what becomes of one does
-// not depend on the conditions that others met.
+// decide draws the fate of a packet, and when it arrives. Every packet consumes two numbers, so
+// that the fate of one packet does not depend on the conditions of others.
 func decide(c Conditions, random *rand.Rand) (fate, time.Duration) {
 	loss, lateness := random.Float64(), random.Float64()
 	switch {

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// mtu is Ethernet's: the largest packet.
+	// mtu is Ethernet's largest packet.
 	mtu = 1500
-	// underWay is how many packets a direction holds at once; one more is lost, as in any queue.
+	// underWay is how many packets a direction holds at once; any more are lost, as in any queue.
 	underWay = 4096
 )
 
@@ -27,20 +27,20 @@ type Counts struct {
 
 // lane is one direction.
 type lane struct {
-	from io.Reader // a packet a read
-	to   io.Writer // a packet a write
-	// server is which of a packet's addresses is the server's, as an offset into its header.
+	from io.Reader // each read returns one packet
+	to   io.Writer // each write takes one packet
+	// server is the offset of the server's address in a packet's header.
 	server int
-	random *rand.Rand // only touched by read
+	random *rand.Rand // used only by read
 
 	mu         sync.Mutex // guards everything below
 	conditions map[netip.Addr]Conditions
-	// flows are the connections that had packets, by whether they are forgotten.
+	// flows are the connections that had packets; the value is true if the connection is forgotten.
 	flows  map[flow]bool
 	counts Counts
 	queue  queue
 	put    int64
-	filled chan struct{} // holds one when the queue has a new first packet
+	filled chan struct{} // receives a value when the queue has a new first packet
 }
 
 func newLane(from io.Reader, to io.Writer, server int, seed uint64) *lane {
@@ -50,13 +50,15 @@ func newLane(from io.Reader, to io.Writer, server int, seed uint64) *lane {
 	}
 }
 
-// flow is a TCP connection: a server's address and the two ports, in the order in which the lane's packets have them.
+// flow is a TCP connection: a server's address and the two ports, in the order in which they appear
+// in the lane's packets.
 type flow struct {
 	server netip.Addr
 	ports  [4]byte
 }
 
-// passes reports whether a packet's connection is not forgotten. One that opens it makes it known again.
+// passes reports whether a packet's connection is not forgotten. A packet that opens a connection
+// makes it known again.
 func (l *lane) passes(server netip.Addr, p []byte) bool {
 	const tcp, syn = 6, 2
 	size := int(p[0]&0xf) * 4
@@ -71,7 +73,7 @@ func (l *lane) passes(server netip.Addr, p []byte) bool {
 	return true
 }
 
-// forget cuts the connections with a server that there are.
+// forget cuts the present connections to a server.
 func (l *lane) forget(server netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,9 +109,9 @@ func (l *lane) read() error {
 	}
 }
 
-// take decides about a packet.
+// take decides the fate of a packet.
 func (l *lane) take(p []byte, now time.Time) {
-	const header = 20 // of IPv4 [RFC 791 3.1]; what else kernels say of themselves (IPv6) is of no use here
+	const header = 20 // of IPv4 [RFC 791 3.1]; other packets of a kernel, such as IPv6 announcements, are ignored
 	if len(p) < header || p[0]>>4 != 4 {
 		return
 	}
@@ -140,7 +142,7 @@ func (l *lane) take(p []byte, now time.Time) {
 	if l.queue[0].number == l.put {
 		select {
 		case l.filled <- struct{}{}:
-		default: // it holds one already
+		default: // it already has a value
 		}
 	}
 }
@@ -152,7 +154,8 @@ func (l *lane) deliver(ctx context.Context) error {
 	for {
 		next, wait := l.next(time.Now())
 		if next != nil {
-			// A kernel refuses a packet when the device has gone or its queue is full: then it is lost.
+			// A kernel refuses a packet if the device is gone or its queue is full: then the packet
+			// is lost.
 			if _, err := l.to.Write(next); err != nil && ctx.Err() == nil && errors.Is(err, os.ErrClosed) {
 				return fmt.Errorf("write a packet: %w", err)
 			}
@@ -168,28 +171,28 @@ func (l *lane) deliver(ctx context.Context) error {
 	}
 }
 
-// next is the packet that is due, else how long to wait for one.
+// next returns the packet that is due, or how long to wait for one.
 func (l *lane) next(now time.Time) (due []byte, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 {
-		return nil, time.Hour // or until one comes
+		return nil, time.Hour // or until a packet comes
 	}
 	if wait := l.queue[0].due.Sub(now); wait > 0 {
 		return nil, wait
 	}
-	first, _ := heap.Pop(&l.queue).(packet) // nothing else is in it
+	first, _ := heap.Pop(&l.queue).(packet) // the heap holds only packets
 	return first.bytes, 0
 }
 
-// packet is one on its way.
+// packet is a packet in flight.
 type packet struct {
 	bytes  []byte
 	due    time.Time
 	number int64
 }
 
-// queue is a heap of packets by when they are due, and then by when they came.
+// queue is a heap of packets, ordered by when they are due, and then by arrival.
 type queue []packet
 
 func (q queue) Len() int { return len(q) }
@@ -201,7 +204,7 @@ func (q queue) Less(i, j int) bool {
 }
 func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
 func (q *queue) Push(x any) {
-	p, _ := x.(packet) // nothing else is put in
+	p, _ := x.(packet) // the heap holds only packets
 	*q = append(*q, p)
 }
 

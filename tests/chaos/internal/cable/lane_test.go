@@ -36,7 +36,7 @@ func TestAPacketsFateIsDrawnFromTheSeed(t *testing.T) {
 	require.NotEqual(t, draw(2, 1000), draw(3, 1000))
 }
 
-// packetTo is a packet of IPv4 with a number in it.
+// packetTo returns an IPv4 packet that carries a number.
 func packetTo(server netip.Addr, number byte) []byte {
 	p := make([]byte, 21)
 	p[0], p[20] = 0x45, number
@@ -45,7 +45,7 @@ func packetTo(server netip.Addr, number byte) []byte {
 	return p
 }
 
-// arrivals are the numbers of the packets that are due by a time.
+// arrivals returns the numbers of the packets that are due by a time.
 func arrivals(l *lane, by time.Time) (numbers []byte) {
 	for {
 		p, _ := l.next(by)

@@ -8,5 +8,5 @@ import (
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
 )
 
-// open is for Linux alone.
+// open works only on Linux.
 func open(string) (*os.File, error) { return nil, netns.ErrUnavailable }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do runs f on a thread that is in the namespace. What f starts in other goroutines is not.
+// Do runs f on a thread in the namespace. Goroutines that f starts are not in it.
 func (n *Namespace) Do(f func() error) error {
 	runtime.LockOSThread()
 	here, err := os.Open("/proc/thread-self/ns/net")
@@ -24,7 +24,7 @@ func (n *Namespace) Do(f func() error) error {
 	}
 	err = f()
 	if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWNET); back != nil {
-		// The thread stays locked: it ends with the goroutine, and nobody else gets it.
+		// The thread stays locked: it ends with the goroutine, and no other goroutine gets it.
 		return errors.Join(err, fmt.Errorf("leave namespace %s: %w", n.name, back))
 	}
 	runtime.UnlockOSThread()

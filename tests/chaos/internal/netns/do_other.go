@@ -2,5 +2,5 @@
 
 package netns
 
-// Do is for Linux alone.
+// Do works only on Linux.
 func (n *Namespace) Do(func() error) error { return ErrUnavailable }

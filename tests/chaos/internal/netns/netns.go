@@ -1,11 +1,13 @@
-// Package netns makes network namespaces (`ip netns`) and works within them: a process is started in one by the command of
-// [Namespace.Enter], and this process listens and dials there.
+// Package netns creates network namespaces (`ip netns`) and works within them: the command of
+// [Namespace.Enter] starts a process in one, and this process listens and dials there.
 //
-// Guaranteed: a namespace's name tells whose it is, so that those of runs which were killed can be told from those in use;
-// [New] removes them. A socket belongs to the namespace in which it was made, whoever uses it: so a server of this process can
-// serve in several namespaces at once.
+// Guaranteed: a namespace's name identifies its owner, so that those of killed runs can be
+// distinguished from those in use; [New] removes the former. A socket belongs to the namespace in
+// which it was created, whichever goroutine uses it, so a server of this process can serve in
+// several namespaces at once.
 //
-// It needs Linux, the rights to administer the network (root), and iproute2; [Probe] says what is missing.
+// It needs Linux, root (the right to administer the network), and iproute2; [Probe] reports what is
+// missing.
 package netns
 
 import (
@@ -21,13 +23,13 @@ import (
 	"sync/atomic"
 )
 
-// ErrUnavailable is a machine on which no namespaces can be made.
+// ErrUnavailable means that namespaces cannot be created on this machine.
 var ErrUnavailable = errors.New("network namespaces are not available")
 
 const (
-	// folder is where "ip netns" keeps them.
+	// folder is where "ip netns" keeps the namespaces.
 	folder = "/run/netns"
-	// prefix begins the names; behind it stand the process and when it started.
+	// prefix begins the names; the process and its start time follow.
 	prefix = "sluice-"
 )
 
@@ -39,7 +41,8 @@ type Namespace struct {
 	handle *os.File
 }
 
-// Probe reports, by [ErrUnavailable], why namespaces cannot be made here; nil means that one was.
+// Probe reports, by [ErrUnavailable], why namespaces cannot be created here; nil means that one
+// was.
 func Probe(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: this needs root", ErrUnavailable)
@@ -54,8 +57,8 @@ func Probe(ctx context.Context) error {
 	return n.Close(ctx)
 }
 
-// New makes a namespace, and before the first one removes those that dead processes have left behind. [Namespace.Close]
-// removes it.
+// New creates a namespace. Before the first one it removes those that dead processes have left
+// behind. [Namespace.Close] removes the namespace.
 func New(ctx context.Context, name string) (_ *Namespace, err error) {
 	own, err := owner(os.Getpid())
 	if err != nil {
@@ -82,7 +85,7 @@ func New(ctx context.Context, name string) (_ *Namespace, err error) {
 	return n, n.IP(ctx, "link", "set", "lo", "up")
 }
 
-// Close removes the namespace, also when ctx has ended; processes that are still in it keep what they have of it.
+// Close removes the namespace, even if ctx has ended; processes that are still in it keep using it.
 func (n *Namespace) Close(ctx context.Context) error {
 	var errs []error
 	if n.handle != nil {
@@ -91,22 +94,23 @@ func (n *Namespace) Close(ctx context.Context) error {
 	return errors.Join(append(errs, IP(context.WithoutCancel(ctx), "netns", "delete", n.name))...)
 }
 
-// Name is the namespace's for "ip netns".
+// Name returns the name of the namespace for "ip netns".
 func (n *Namespace) Name() string { return n.name }
 
-// Enter is the command that starts a program within the namespace: the program's path and arguments follow it. The process
-// keeps its id and its group.
+// Enter returns the command that starts a program within the namespace, to be followed by the
+// program's path and arguments. The process keeps its id and its group.
 func (n *Namespace) Enter() []string {
-	ip, _ := command() // it was there for New
+	ip, _ := command() // New has found it
 	return []string{ip, "netns", "exec", n.name}
 }
 
-// IP runs iproute2's command within the namespace.
+// IP runs the command ip of iproute2 within the namespace.
 func (n *Namespace) IP(ctx context.Context, args ...string) error {
 	return IP(ctx, append([]string{"-n", n.name}, args...)...)
 }
 
-// Listen takes an address of the namespace, which must be a number: names are not looked up there.
+// Listen listens on an address of the namespace, which must be numeric: no names are resolved
+// there.
 func (n *Namespace) Listen(ctx context.Context, network, addr string) (l net.Listener, err error) {
 	err = n.Do(func() error {
 		var config net.ListenConfig
@@ -116,7 +120,7 @@ func (n *Namespace) Listen(ctx context.Context, network, addr string) (l net.Lis
 	return l, err
 }
 
-// Dial connects from within the namespace to an address, which must be a number.
+// Dial connects from within the namespace to an address, which must be numeric.
 func (n *Namespace) Dial(ctx context.Context, network, addr string) (c net.Conn, err error) {
 	err = n.Do(func() error {
 		var dialer net.Dialer
@@ -126,7 +130,7 @@ func (n *Namespace) Dial(ctx context.Context, network, addr string) (c net.Conn,
 	return c, err
 }
 
-// IP runs iproute2's command.
+// IP runs the command ip of iproute2.
 func IP(ctx context.Context, args ...string) error {
 	ip, err := command()
 	if err != nil {
@@ -138,7 +142,7 @@ func IP(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// command finds iproute2's, which stands where a user's path may not lead.
+// command finds the command ip of iproute2, which may be outside a user's PATH.
 func command() (string, error) {
 	for _, name := range []string{"ip", "/usr/sbin/ip", "/sbin/ip"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -148,13 +152,15 @@ func command() (string, error) {
 	return "", fmt.Errorf("find the command ip: %w", exec.ErrNotFound)
 }
 
-// owner is a process as it stands in names: its id, and when it started, since ids come again.
+// owner returns a process as it appears in names: its id, and its start time, because ids are
+// reused.
 func owner(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", fmt.Errorf("find process %d: %w", pid, err)
 	}
-	// proc(5): the command stands in parentheses and may have any character; starttime is the 22nd field, the 20th behind it.
+	// proc(5): the command is in parentheses and may contain any character; starttime is the 22nd
+	// field, the 20th after the command.
 	_, rest, _ := strings.Cut(string(text), ") ")
 	for ; strings.Contains(rest, ") "); _, rest, _ = strings.Cut(rest, ") ") {
 	}
@@ -165,14 +171,14 @@ func owner(pid int) (string, error) {
 	return fmt.Sprintf("%d-%s", pid, fields[19]), nil
 }
 
-// removeStale removes the namespaces of processes that are gone.
+// removeStale removes the namespaces of processes that have ended.
 func removeStale(ctx context.Context) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look for namespaces that were left behind: %w", err)
+		return fmt.Errorf("find namespaces that were left behind: %w", err)
 	}
 	for _, e := range entries {
 		rest, ours := strings.CutPrefix(e.Name(), prefix)
@@ -180,14 +186,14 @@ func removeStale(ctx context.Context) error {
 			continue
 		}
 		err := IP(ctx, "netns", "delete", e.Name())
-		if _, still := os.Stat(filepath.Join(folder, e.Name())); err != nil && still == nil { // else another run was faster
+		if _, still := os.Stat(filepath.Join(folder, e.Name())); err != nil && still == nil { // otherwise another run was faster
 			return err
 		}
 	}
 	return nil
 }
 
-// lives reports whether the process lives whose name stands at the beginning.
+// lives reports whether the process named at the beginning of name is alive.
 func lives(name string) bool {
 	id, _, _ := strings.Cut(name, "-")
 	pid, err := strconv.Atoi(id)

@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Two namespaces know nothing of each other: the same address is free in both, and each answers within itself alone.
+// Two namespaces are independent: the same address is free in both, and each answers only within
+// itself.
 func TestASocketBelongsToTheNamespaceInWhichItWasMade(t *testing.T) {
 	netns.Require(t)
 	const addr = "127.0.0.1:7"
@@ -55,15 +56,16 @@ func TestAProcessIsStartedWithin(t *testing.T) {
 	output, err := exec.CommandContext(t.Context(), enter[0], enter[1:]...).CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	require.Contains(t, string(output), "lo:")
-	require.NotContains(t, string(output), "eth", "it sees the machine's devices")
+	require.NotContains(t, string(output), "eth", "the process sees the machine's devices")
 }
 
-// A run that is killed leaves its namespaces behind. The next one removes them, and none of a process that lives.
+// A killed run leaves its namespaces behind. The next run removes them, and no namespace of a live
+// process.
 func TestWhatKilledRunsLeaveBehindIsRemoved(t *testing.T) {
 	netns.Require(t)
-	const left = "sluice-1-1-1-left" // of a process 1 that started at another time: of one that is gone
+	const left = "sluice-1-1-1-left" // of a process 1 with another start time, so it has ended
 	require.NoError(t, netns.IP(t.Context(), "netns", "add", left))
-	t.Cleanup(func() { _ = netns.IP(context.WithoutCancel(t.Context()), "netns", "delete", left) }) // should the test fail
+	t.Cleanup(func() { _ = netns.IP(context.WithoutCancel(t.Context()), "netns", "delete", left) }) // if the test fails
 	own := netns.ForTest(t.Context(), t, "own")
 
 	// Another process does what New does first.

@@ -6,19 +6,20 @@ import (
 	"testing"
 )
 
-// Require skips a test where namespaces cannot be made, and says why; with CI=true it fails: there it must run.
+// Require skips a test if namespaces cannot be created, and logs why; with CI=true the test fails
+// instead.
 func Require(tb testing.TB) {
 	tb.Helper()
 	err := Probe(tb.Context())
 	if err != nil && os.Getenv("CI") != "true" {
-		tb.Skipf("without a network of its own: %v", err)
+		tb.Skipf("network namespaces are missing: %v", err)
 	}
 	if err != nil {
-		tb.Fatalf("a network of its own must be there: %v", err)
+		tb.Fatalf("CI needs network namespaces: %v", err)
 	}
 }
 
-// ForTest makes a namespace that is removed when the test ends.
+// ForTest creates a namespace that is removed when the test ends.
 func ForTest(ctx context.Context, tb testing.TB, name string) *Namespace {
 	tb.Helper()
 	n, err := New(ctx, name)
