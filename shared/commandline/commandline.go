@@ -48,9 +48,9 @@ type Program[D, R any] struct {
 
 // Command is one thing that a program does.
 type Command[D, R any] struct {
-	Name  string // one word or two
-	Takes string // shown after the name in the help
-	Says  string // what it does, for the help
+	Name    string // one word or two
+	Takes   string // shown after the name in the help
+	Summary string // what the command does, for the help
 	// Operand is true if the command takes an operand.
 	Operand bool
 	// More takes the operands behind the first one. A command without it takes one at most.
@@ -101,7 +101,7 @@ func (p Program[D, R]) Main(args []string, out, errOut io.Writer, do func(Comman
 // all are the program's commands, and those that every program has.
 func (p Program[D, R]) all() []Command[D, R] {
 	return append(slices.Clone(p.Commands), versionCommand[D, R](p.Name), completionCommand(p), Command[D, R]{
-		Name: "help", Takes: "[COMMAND]", Says: "this text, or what a command takes",
+		Name: "help", Takes: "[COMMAND]", Summary: "this text, or what a command takes",
 	})
 }
 
@@ -127,7 +127,7 @@ func listOf[D, R any](commands []Command[D, R]) string {
 	var b strings.Builder
 	for _, c := range commands {
 		b.WriteString(terminal.Wrap("  "+strings.TrimSpace(c.Name+" "+c.Takes)+"\n", columns))
-		b.WriteString(strings.ReplaceAll(terminal.Wrap("    "+strings.Join(strings.Fields(c.Says), " ")+"\n", columns), "\n      ", "\n    "))
+		b.WriteString(strings.ReplaceAll(terminal.Wrap("    "+strings.Join(strings.Fields(c.Summary), " ")+"\n", columns), "\n      ", "\n    "))
 	}
 	return b.String()
 }
@@ -149,7 +149,7 @@ const closing = "It is configured by environment variables, for every command as
 func (p Program[D, R]) usageOf(c Command[D, R]) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "usage: %s\n\n", strings.TrimSpace(p.Name+" "+c.Name+" "+c.Takes))
-	b.WriteString(strings.ReplaceAll(terminal.Wrap(strings.Join(strings.Fields(c.Says), " ")+".\n", columns), "\n  ", "\n"))
+	b.WriteString(strings.ReplaceAll(terminal.Wrap(strings.Join(strings.Fields(c.Summary), " ")+".\n", columns), "\n  ", "\n"))
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	lead := "\n"
 	p.flags(c, new(R)).VisitAll(func(f *flag.Flag) {

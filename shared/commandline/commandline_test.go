@@ -32,9 +32,9 @@ func program() commandline.Program[io.Writer, request] {
 		Notes: "--where says which.\n",
 		Flags: func(f *flag.FlagSet, r *request) { f.StringVar(&r.where, "where", "front", "which `DOOR` is meant") },
 		Commands: []command{
-			{Name: "run", Says: "stand open"},
+			{Name: "run", Summary: "stand open"},
 			{
-				Name: "ring twice", Takes: "NAME [--loud]", Says: "ring", Operand: true,
+				Name: "ring twice", Takes: "NAME [--loud]", Summary: "ring", Operand: true,
 				Flags: func(f *flag.FlagSet, r *request) { f.BoolVar(&r.loud, "loud", false, "ring again") },
 				Check: func(operand string, r *request) error {
 					if r.name = operand; operand == "" {
@@ -47,7 +47,7 @@ func program() commandline.Program[io.Writer, request] {
 					return err
 				},
 			},
-			{Name: "ring once", Says: "knock", Do: func(context.Context, io.Writer, request) error { return nil }},
+			{Name: "ring once", Summary: "knock", Do: func(context.Context, io.Writer, request) error { return nil }},
 		},
 	}
 }

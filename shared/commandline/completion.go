@@ -15,7 +15,7 @@ func completionCommand[D, R any](p Program[D, R]) Command[D, R] {
 	var shell string
 	return Command[D, R]{
 		Name: "completion", Takes: "bash|zsh|fish", Operand: true,
-		Says: "a script that lets the shell complete commands and flags: source <(" + p.Name + " completion bash)",
+		Summary: "a script that lets the shell complete commands and flags: source <(" + p.Name + " completion bash)",
 		Check: func(operand string, _ *R) error {
 			if shell = operand; !slices.Contains([]string{"bash", "zsh", "fish"}, shell) {
 				return errors.New("needs the shell: bash, zsh or fish")

@@ -43,7 +43,7 @@ func ConfigCommand[D, R any](list func() []settings.Setting, load func() error) 
 	var asJSON, lint bool
 	return Command[D, R]{
 		Name: "config", Takes: "[--lint] [--json]",
-		Says: "every setting with its value (secrets hidden), where that is from, and its default; --lint: 1 where something is wrong",
+		Summary: "every setting with its value (secrets hidden), where that is from, and its default; --lint: 1 where something is wrong",
 		Flags: func(f *flag.FlagSet, _ *R) {
 			f.BoolVar(&asJSON, "json", false, "as JSON")
 			f.BoolVar(&lint, "lint", false, "show what is wrong alone, and exit with 1 where something is")

@@ -12,7 +12,7 @@ import (
 func versionCommand[D, R any](program string) Command[D, R] {
 	var asJSON bool
 	return Command[D, R]{
-		Name: "version", Takes: "[--json]", Says: "which build this is",
+		Name: "version", Takes: "[--json]", Summary: "which build this is",
 		Flags: func(f *flag.FlagSet, _ *R) { f.BoolVar(&asJSON, "json", false, "as JSON") },
 		Local: func(out io.Writer) error {
 			version, goVersion := telemetry.Build()

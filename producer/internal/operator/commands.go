@@ -38,10 +38,10 @@ const notes = `--reapply publishes again what was published with former settings
 
 // Program returns the commands of the program.
 func Program() commandline.Program[*Stream, Request] {
-	all := []Command{{Name: "run", Says: "join the election and publish (also without a command)"}, statusCommand()}
+	all := []Command{{Name: "run", Summary: "join the election and publish (also without a command)"}, statusCommand()}
 	all = append(all, tokenCommands()...)
 	all = append(all, sessionKeyCommand(), readingCommand(), Command{
-		Name: "lease break", Says: "break the lease of any holder",
+		Name: "lease break", Summary: "break the lease of any holder",
 		Do: func(ctx context.Context, s *Stream, _ Request) error { return s.BreakLease(ctx) },
 	}, doctorCommand())
 	return commandline.Program[*Stream, Request]{
@@ -63,7 +63,7 @@ func reapplyFlag(f *flag.FlagSet, r *Request) {
 
 func statusCommand() Command {
 	return Command{
-		Name: "status", Says: "leader, epoch, position, lag and last failure, from Blob storage and MongoDB alone; exits with 1 if there is no leader, or the stream is stopped or has no position yet",
+		Name: "status", Summary: "leader, epoch, position, lag and last failure, from Blob storage and MongoDB alone; exits with 1 if there is no leader, or the stream is stopped or has no position yet",
 		Do: func(ctx context.Context, s *Stream, r Request) error {
 			status, err := s.Status(ctx)
 			if status.Stream == "" {
@@ -81,12 +81,12 @@ func statusCommand() Command {
 func tokenCommands() []Command {
 	return []Command{
 		{
-			Name: "token show", Says: "the checkpoint's resume token",
+			Name: "token show", Summary: "the checkpoint's resume token",
 			Do: func(ctx context.Context, s *Stream, _ Request) error { return s.TokenShow(ctx) },
 		},
 		{
 			Name: "token set", Takes: "TOKEN [--force] [--forward] [--reapply]",
-			Says:    "move the checkpoint to a token: its _data, or the whole document as JSON",
+			Summary: "move the checkpoint to a token: its _data, or the whole document as JSON",
 			Operand: true,
 			Flags: func(f *flag.FlagSet, r *Request) {
 				forceFlag(f, r)
@@ -103,7 +103,7 @@ func tokenCommands() []Command {
 		},
 		{
 			Name: "token rewind", Takes: "--to TIME [--force] [--reapply]",
-			Says: "move the checkpoint back to a time (RFC 3339, such as 2026-01-31T15:04:05Z)",
+			Summary: "move the checkpoint back to a time (RFC 3339, such as 2026-01-31T15:04:05Z)",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				forceFlag(f, r)
 				reapplyFlag(f, r)
@@ -121,7 +121,7 @@ func tokenCommands() []Command {
 		},
 		{
 			Name: "token copy", Takes: "--container NAME",
-			Says: "copy the checkpoint into another container; a leader continues meanwhile",
+			Summary: "copy the checkpoint into another container; a leader continues meanwhile",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				f.StringVar(&r.container, "container", "", "the container's `NAME`")
 			},
@@ -135,7 +135,7 @@ func tokenCommands() []Command {
 		},
 		{
 			Name: "token restore", Takes: "[COPY] [--container NAME] --to TIME | --applied [--reapply]",
-			Says:    "recreate a lost checkpoint, from the newest copy in a container or the named one, or from a time without a copy",
+			Summary: "recreate a lost checkpoint, from the newest copy in a container or the named one, or from a time without a copy",
 			Operand: true,
 			Flags: func(f *flag.FlagSet, r *Request) {
 				f.StringVar(&r.container, "container", "", "the container `NAME` with the copies; without it the present settings are used")
@@ -163,7 +163,7 @@ func tokenCommands() []Command {
 			},
 		},
 		{
-			Name: "token renumber", Says: "accept a changed PIPELINE or collection if positions are counted",
+			Name: "token renumber", Summary: "accept a changed PIPELINE or collection if positions are counted",
 			Do: func(ctx context.Context, s *Stream, _ Request) error { return s.TokenRenumber(ctx) },
 		},
 	}
@@ -172,7 +172,7 @@ func tokenCommands() []Command {
 func sessionKeyCommand() Command {
 	return Command{
 		Name: "session-key", Takes: "KEY --drained",
-		Says:    "publish with another SESSION_KEY from now on, when nothing of the old one is left anywhere",
+		Summary: "publish with another SESSION_KEY from now on, when nothing of the old one is left anywhere",
 		Operand: true,
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.BoolVar(&r.drained, "drained", false, "confirm that no message of the old key is left anywhere")
@@ -195,7 +195,7 @@ func sessionKeyCommand() Command {
 func readingCommand() Command {
 	return Command{
 		Name: "reading", Takes: "[--drained]",
-		Says: "accept a changed AGGREGATE_ID_PATH, VERSION_PATH, PIPELINE or ON_UNKNOWN_AGGREGATE, or another collection, cluster or entity",
+		Summary: "accept a changed AGGREGATE_ID_PATH, VERSION_PATH, PIPELINE or ON_UNKNOWN_AGGREGATE, or another collection, cluster or entity",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.BoolVar(&r.drained, "drained", false, "confirm that no message of the former settings is left anywhere")
 		},
@@ -205,7 +205,7 @@ func readingCommand() Command {
 
 func doctorCommand() Command {
 	return Command{
-		Name: "doctor", Says: "check every setting and permission against the services",
+		Name: "doctor", Summary: "check every setting and permission against the services",
 		Do: func(ctx context.Context, s *Stream, r Request) error {
 			return commandline.Diagnose(s.Out, r.JSON, s.Doctor(ctx))
 		},

@@ -27,7 +27,7 @@ const buildShown = 20
 func buildCommand() Command {
 	return Command{
 		Name: "build", Takes: "[--chunk N] [--parallel N] [--rate N] [--skip-event ID,…] [--accept-failed] [--json]",
-		Says: "build the read model from the documents that the source holds, before a projector consumes the\n" +
+		Summary: "build the read model from the documents that the source holds, before a projector consumes the\n" +
 			"  \tsubscription; run it again if it was interrupted, or for aggregates that could not be built",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.Int64Var(&r.chunk, "chunk", 5000, "about `N` documents are read as of one moment")

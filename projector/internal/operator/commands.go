@@ -45,7 +45,7 @@ type Request struct {
 
 // Program returns the program with all commands; name is the name with which it is started.
 func Program(name string) commandline.Program[*Projector, Request] {
-	all := []Command{{Name: "run", Says: "receive and apply (also without a command)"}, statusCommand()}
+	all := []Command{{Name: "run", Summary: "receive and apply (also without a command)"}, statusCommand()}
 	all = append(all, parkedCommands(name)...)
 	return commandline.Program[*Projector, Request]{Name: name, Commands: append(all, buildCommand(), switchCommand(), dropCommand(), repairCommand(name), verifyCommand(), doctorCommand())}
 }
@@ -53,7 +53,7 @@ func Program(name string) commandline.Program[*Projector, Request] {
 func statusCommand() Command {
 	return Command{
 		Name: "status", Takes: "[--log | --drained] [--json]",
-		Says: "what is applied, parked, waiting and dead-lettered, from MongoDB and Service Bus",
+		Summary: "what is applied, parked, waiting and dead-lettered, from MongoDB and Service Bus",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			asJSON(f, r)
 			f.BoolVar(&r.log, "log", false, "write parked aggregates, waiting sessions and dead letters as one record of the log")
@@ -75,8 +75,8 @@ func statusCommand() Command {
 func doctorCommand() Command {
 	return Command{
 		Name: "doctor", Takes: "[--json]",
-		Says:  "check every setting and permission against the services",
-		Flags: asJSON,
+		Summary: "check every setting and permission against the services",
+		Flags:   asJSON,
 		Do: func(ctx context.Context, p *Projector, r Request) error {
 			return commandline.Diagnose(p.Out, r.json, p.Doctor(ctx))
 		},

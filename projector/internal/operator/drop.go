@@ -23,7 +23,7 @@ import (
 func dropCommand() Command {
 	return Command{
 		Name: "drop", Takes: "NAME --version VERSION [--subscription-deleted] [--yes] [--json]", Operand: true,
-		Says: "drop the collections of a version of the projection that no reader uses and whose subscription is deleted;\n" +
+		Summary: "drop the collections of a version of the projection that no reader uses and whose subscription is deleted;\n" +
 			"  \twith the settings of that version. Without --yes it shows them",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.IntVar(&r.version, "version", 0, "the `VERSION` to drop")

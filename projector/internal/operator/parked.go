@@ -30,7 +30,7 @@ func parkedCommands(program string) []Command {
 	}
 	return []Command{
 		{
-			Name: "parked list", Takes: "[--wide] [--json]", Says: "the parked aggregates, those parked the longest first",
+			Name: "parked list", Takes: "[--wide] [--json]", Summary: "the parked aggregates, those parked the longest first",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				asJSON(f, r)
 				f.BoolVar(&r.wide, "wide", false, "positions whole, not shortened")
@@ -39,11 +39,11 @@ func parkedCommands(program string) []Command {
 		},
 		{
 			Name: "parked show", Takes: "AGGREGATE [--json]", Operand: true,
-			Says: "why it is parked, and which of its events wait in the dead-letter queue", Flags: asJSON, Check: named, Do: showParked,
+			Summary: "why it is parked, and which of its events wait in the dead-letter queue", Flags: asJSON, Check: named, Do: showParked,
 		},
 		{
 			Name: "parked replay", Takes: "AGGREGATE|--all [--wait 1m] [--json]", Operand: true,
-			Says: "apply the events that wait, in order, and go on as usual; can be given again at any time",
+			Summary: "apply the events that wait, in order, and go on as usual; can be given again at any time",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				asJSON(f, r)
 				waiting(f, r)
@@ -59,7 +59,7 @@ func parkedCommands(program string) []Command {
 		},
 		{
 			Name: "parked park", Takes: "AGGREGATE --reason TEXT [--json]", Operand: true,
-			Says: "set the aggregate aside, as if one of its events could not be applied: its events wait in the dead-letter queue\n" +
+			Summary: "set the aggregate aside, as if one of its events could not be applied: its events wait in the dead-letter queue\n" +
 				"\tuntil they are replayed; for an aggregate that does harm in a way of its own",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				asJSON(f, r)
@@ -78,7 +78,7 @@ func parkedCommands(program string) []Command {
 		},
 		{
 			Name: "parked drop", Takes: "AGGREGATE [--message ID] --yes | --overtaken [--count N --yes] [--wait 1m] [--json]", Operand: true,
-			Says: "the same, without the event that parked it, or without the versions that are missing: they are given up for good;\n" +
+			Summary: "the same, without the event that parked it, or without the versions that are missing: they are given up for good;\n" +
 				"\twith --overtaken without all events that later ones have overtaken: first it shows them",
 			Flags: func(f *flag.FlagSet, r *Request) {
 				asJSON(f, r)

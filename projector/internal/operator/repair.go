@@ -20,7 +20,7 @@ import (
 func repairCommand(program string) Command {
 	return Command{
 		Name: "repair", Takes: "AGGREGATE… [--skip-event ID,…] [--wait 1m] [--json]", Operand: true,
-		Says: "replace what the read model has of an aggregate by what the source holds, beside running projectors, and end its\n" +
+		Summary: "replace what the read model has of an aggregate by what the source holds, beside running projectors, and end its\n" +
 			"  \tparking; for projections of one document for each aggregate, mirrors by _id, and what could not be built",
 		More: func(others []string, r *Request) { r.others = others },
 		Flags: func(f *flag.FlagSet, r *Request) {

@@ -22,7 +22,7 @@ import (
 func switchCommand() Command {
 	return Command{
 		Name: "switch", Takes: "NAME --to VERSION [--sample N] [--force] [--json]", Operand: true,
-		Says: "have the views that readers use show a version of the projection, after comparing it with the source as verify does;\n" +
+		Summary: "have the views that readers use show a version of the projection, after comparing it with the source as verify does;\n" +
 			"  \twith the settings of that version",
 		Flags: func(f *flag.FlagSet, r *Request) {
 			f.IntVar(&r.version, "to", 0, "the `VERSION` to show")

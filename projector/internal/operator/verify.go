@@ -29,7 +29,7 @@ const (
 func verifyCommand() Command {
 	return Command{
 		Name: "verify", Takes: "[--sample N] [--wait 10s] [--hold 200000] [--repair] [--json]",
-		Says: "recompute the read model from the source collection and report every difference;\n" +
+		Summary: "recompute the read model from the source collection and report every difference;\n" +
 			"  \twith --sample of about N documents: of the source only what feeds them is read, quickly where it\n" +
 			"  \thas an index on AGGREGATE_ID_PATH (on MIRROR_KEY for a mirror)",
 		Flags: func(f *flag.FlagSet, r *Request) {
