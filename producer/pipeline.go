@@ -1,7 +1,6 @@
 package producer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -158,12 +157,11 @@ func (s *sink) Idle(ctx context.Context, after checkpoint.Progress) error {
 // published next. Everything in flight is acknowledged first.
 func (s *sink) Begin(ctx context.Context, after checkpoint.Progress) error {
 	s.publisher.Pass(after)
-	backoff := retry.Backoff{Max: time.Second}
-	reached := func() bool {
-		at := s.publisher.Progress()
-		return bytes.Equal(at.ResumeToken, after.ResumeToken) && at.Position == after.Position && at.Backfill == after.Backfill
+	if err := s.publisher.Drain(ctx); err != nil {
+		return fmt.Errorf("wait for what was published before the checkpoint: %w", err)
 	}
-	for !reached() || s.term.Checkpoint(ctx) != nil { // the heartbeat logs the error; the fence ends ctx if it persists
+	backoff := retry.Backoff{Max: time.Second}
+	for s.term.Checkpoint(ctx) != nil { // the heartbeat logs the error; the fence ends ctx if it persists
 		if err := backoff.Wait(ctx); err != nil {
 			return fmt.Errorf("write the checkpoint before anything is published: %w", err)
 		}

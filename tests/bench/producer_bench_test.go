@@ -166,11 +166,19 @@ func (s *source) config(l load) producer.Config {
 // runProducer publishes everything; it measures from the first event that arrives to the last.
 func (s *source) runProducer(b *testing.B, l load) pace {
 	b.Helper()
+	return s.runProducerWith(b, l, func(*producer.Config) {})
+}
+
+// runProducerWith is runProducer with other settings.
+func (s *source) runProducerWith(b *testing.B, l load, change func(*producer.Config)) pace {
+	b.Helper()
 	s.runs++
 	ctx, stop := context.WithCancel(b.Context())
 	done := make(chan error, 1)
 	before := s.stack.ServiceBus.Stats(emulator.Topic).Accepted
-	go func() { done <- producer.Run(ctx, s.config(l), producer.Options{Instance: "bench"}) }()
+	config := s.config(l)
+	change(&config)
+	go func() { done <- producer.Run(ctx, config, producer.Options{Instance: "bench"}) }()
 	s.arrived(before + 1)
 	took := clock()
 	s.arrived(before + s.count)

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"sync"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
@@ -20,6 +21,7 @@ type Watermark struct {
 	count    int
 	first    uint64
 	progress checkpoint.Progress
+	drained  chan struct{} // closed once every entry is acknowledged; nil if nothing waits for that
 }
 
 type entry struct {
@@ -81,6 +83,28 @@ func (w *Watermark) Drop(sequence ...uint64) (reached int64) {
 	return w.advance()
 }
 
+// Wait waits until everything that was registered is acknowledged, or until ctx ends: its cause is
+// the error.
+func (w *Watermark) Wait(ctx context.Context) error {
+	for {
+		w.mu.Lock()
+		if w.count == 0 {
+			w.mu.Unlock()
+			return nil
+		}
+		if w.drained == nil {
+			w.drained = make(chan struct{})
+		}
+		drained := w.drained
+		w.mu.Unlock()
+		select {
+		case <-drained:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // Progress returns the end of the contiguous acknowledged prefix, which a checkpoint may contain.
 func (w *Watermark) Progress() checkpoint.Progress {
 	w.mu.Lock()
@@ -119,6 +143,10 @@ func (w *Watermark) advance() (events int64) {
 		w.head = (w.head + 1) % len(w.entries)
 		w.count--
 		w.first++
+	}
+	if w.count == 0 && w.drained != nil {
+		close(w.drained)
+		w.drained = nil
 	}
 	return events
 }

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 func after(n int) checkpoint.Progress { return checkpoint.Progress{Position: fmt.Sprintf("%06d", n)} }
@@ -78,4 +80,27 @@ func TestG1WatermarkMatchesTheModel(t *testing.T) {
 			require.Equal(t, want, w.Progress(), "seed %d", seed)
 		}
 	}
+}
+
+// G1: a chunk of a snapshot is stored only after everything before it is acknowledged.
+func TestG1WaitReturnsOnceEverythingIsAcknowledged(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		w := NewWatermark(checkpoint.Progress{})
+		require.NoError(t, w.Wait(t.Context()), "nothing was registered")
+		first, second := w.Add(after(1)), w.Add(after(2))
+		w.Pass(after(3))
+		waited := make(chan error, 1)
+		go func() { waited <- w.Wait(t.Context()) }()
+		w.Ack(second)
+		virtualtime.Wait()
+		require.Empty(t, waited, "1 is missing")
+		w.Ack(first)
+		require.NoError(t, <-waited)
+		require.Equal(t, "000003", w.Progress().Position)
+
+		w.Add(after(4))
+		ended, end := context.WithCancelCause(t.Context())
+		end(errFencePassed)
+		require.ErrorIs(t, w.Wait(ended), errFencePassed)
+	})
 }
