@@ -4,9 +4,11 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -64,12 +66,15 @@ func (l load) count() int {
 // source is a stack with events in its collection, inserted after a known time.
 type source struct {
 	stack  *emulator.Stack
+	uri    string // of MongoDB
 	events *mongo.Collection
 	begun  time.Time
 	count  int
 	runs   int // streams published
 }
 
+// newSource returns the source of a run. MongoDB is the embedded one, or that of MONGODB_URI, on
+// which the database shop is dropped.
 func newSource(b *testing.B, latency time.Duration, count, aggregates int) *source {
 	b.Helper()
 	s, err := emulator.New(b.Context(), emulator.Options{Latency: latency})
@@ -81,14 +86,16 @@ func newSource(b *testing.B, latency time.Duration, count, aggregates int) *sour
 			b.Error(err)
 		}
 	})
-	client, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(emulator.EnvMongo)))
+	uri := cmp.Or(os.Getenv(emulator.EnvMongo), s.Endpoint(emulator.EnvMongo))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	require.NoError(b, err)
 	b.Cleanup(func() {
 		_ = client.Disconnect(ctx)
 		stop()
 		serving.Wait()
 	})
-	src := &source{stack: s, events: client.Database("shop").Collection("events"), begun: time.Now().Add(-time.Second), count: count}
+	require.NoError(b, client.Database("shop").Drop(b.Context()))
+	src := &source{stack: s, uri: uri, events: client.Database("shop").Collection("events"), begun: time.Now().Add(-time.Second), count: count}
 	documents := make([]any, 0, 1000)
 	for n := range count {
 		documents = append(documents, bson.D{
@@ -145,7 +152,7 @@ func (s *source) arrived(n int) {
 
 func (s *source) config(l load) producer.Config {
 	c := producer.Config{
-		MongoURI: s.stack.Endpoint(emulator.EnvMongo), Database: "shop", Collection: "events", Stream: fmt.Sprintf("run-%d", s.runs),
+		MongoURI: s.uri, Database: "shop", Collection: "events", Stream: fmt.Sprintf("run-%d", s.runs),
 		ServiceBus: azure.ServiceBus{ConnectionString: s.stack.Endpoint(emulator.EnvServiceBus)}, Topic: emulator.Topic,
 		Blob: azure.Blob{ConnectionString: s.stack.Endpoint(emulator.EnvBlob)}, CheckpointContainer: "sluice",
 		StartFrom: "timestamp", StartAt: s.begun, OnHistoryLost: "fail",
