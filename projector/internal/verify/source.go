@@ -30,8 +30,8 @@ func (s Source) String() string { return s.Collection.Database().Name() + "." + 
 func (s Source) of(aggregates []string) []bson.D {
 	var atPath, asID bson.A
 	for _, a := range aggregates {
-		atPath = append(atPath, values(a, false)...)
-		asID = append(asID, values(a, true)...)
+		atPath = append(atPath, envelope.Values(a, false)...)
+		asID = append(asID, envelope.Values(a, true)...)
 	}
 	return append(oneOf(s.AggregatePath, atPath), oneOf("_id", asID)...)
 }

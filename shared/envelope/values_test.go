@@ -1,4 +1,4 @@
-package verify
+package envelope_test
 
 import (
 	"testing"
@@ -25,8 +25,8 @@ func TestEveryIDIsFoundByItsText(t *testing.T) {
 		raw := rawValue(t, value)
 		text, ok := envelope.Text(raw)
 		require.True(t, ok, name)
-		require.Contains(t, types(t, values(text, false)), envelope.Normal(raw).String(), "%s: %s", name, text)
-		require.Contains(t, types(t, values(text, false)), rawValue(t, text).String(), "%s: the text itself", name)
+		require.Contains(t, types(t, envelope.Values(text, false)), envelope.Normal(raw).String(), "%s: %s", name, text)
+		require.Contains(t, types(t, envelope.Values(text, false)), rawValue(t, text).String(), "%s: the text itself", name)
 	}
 }
 
@@ -35,8 +35,8 @@ func TestAnIDWithoutATextIsFound(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{nil, ""} {
 		raw := rawValue(t, value)
-		require.Contains(t, types(t, values(raw.String(), true)), raw.String())
-		require.NotContains(t, types(t, values(raw.String(), false)), raw.String(),
+		require.Contains(t, types(t, envelope.Values(raw.String(), true)), raw.String())
+		require.NotContains(t, types(t, envelope.Values(raw.String(), false)), raw.String(),
 			"at the path, every document without an id would be meant")
 	}
 }
