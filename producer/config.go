@@ -71,9 +71,6 @@ type Config struct {
 	SnapshotRate int `envconfig:"SNAPSHOT_RATE" default:"0"`
 	// SnapshotReadPreference is where a snapshot reads: primary, or secondaryPreferred.
 	SnapshotReadPreference string `envconfig:"SNAPSHOT_READ_PREFERENCE" default:"primary"`
-	// SnapshotAcceptRepeats continues a snapshot although up to one chunk of documents without
-	// versions is published twice.
-	SnapshotAcceptRepeats bool `envconfig:"SNAPSHOT_ACCEPT_REPEATS" default:"false"`
 	// OnCollectionReplaced decides what happens if another collection is given the watched one's
 	// name, as renameCollection and $out do, so that its documents are not in the change stream:
 	// fail, or continue (they are in no read model until they change).
@@ -287,7 +284,6 @@ func (c *Config) readerConfig(epoch int64) changes.Config {
 		Backfill: changes.Backfill{
 			Initial:        c.StartFrom == "snapshot",
 			WhenLost:       c.OnHistoryLost == "snapshot",
-			AcceptRepeats:  c.SnapshotAcceptRepeats,
 			ChunkDocuments: c.SnapshotChunk,
 			Rate:           c.SnapshotRate,
 			Secondary:      c.SnapshotReadPreference == "secondaryPreferred",
@@ -365,7 +361,14 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 		Settings:      settings,
 		Fingerprint:   c.mappingFingerprint(),
 		SessionKey:    c.SessionKey,
-		Cluster:       func(ctx context.Context) string { return clusterIdentity(ctx, clients.collection.Database().Client()) },
+		AggregatePath: c.AggregateIDPath,
+		CheckSnapshot: func(single bool) error {
+			if err := reader.CheckBackfill(true); err != nil || !single {
+				return err
+			}
+			return reader.CheckAggregates()
+		},
+		Cluster: func(ctx context.Context) string { return clusterIdentity(ctx, clients.collection.Database().Client()) },
 	}
 	if c.usesClaimContainer() {
 		stream.Checks.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)

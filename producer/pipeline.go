@@ -72,6 +72,8 @@ func (p *replica) lead(ctx context.Context, term *leader.Term) error {
 	publisher := publish.New(p.cfg.publisherConfig(p.clients, p.tracer), p.clients.broker, term, term.Start, p.publishMetrics, p.log)
 	readerConfig := p.cfg.readerConfig(term.Epoch)
 	readerConfig.Metrics, readerConfig.ResumeTimeout, readerConfig.Mapping.Types = p.readMetrics, &p.resumeTimeout, p.types
+	requests := newRequests(p.checkpoint, p.instance, p.log)
+	readerConfig.Requests = requests
 	readerConfig.Mapping.NumbersByType = term.Fingerprint.Numbers == ""
 	reader := changes.New(p.clients.collection, readerConfig, p.log)
 	sink := &sink{term: term, publisher: publisher, sessionKey: p.cfg.SessionKey}
@@ -94,6 +96,13 @@ func (p *replica) lead(ctx context.Context, term *leader.Term) error {
 	})
 	g.Go(func() error {
 		headroom.Run(readCtx, p.clients.collection.Database().Client())
+		return nil
+	})
+	if b := term.Start.Backfill; b != nil && b.Chunk != nil {
+		requests.exchange(ctx) // an operator may permit what this chunk cannot do without
+	}
+	g.Go(func() error {
+		requests.run(readCtx, p.cfg.HeartbeatInterval)
 		return nil
 	})
 	published := make(chan struct{})

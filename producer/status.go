@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/internal/operator"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -55,6 +56,8 @@ type Status struct {
 	// ReadyToRead reports whether this replica leads, its change stream is open, and the stream's
 	// beginning is in the checkpoint, or cannot be before the first change.
 	ReadyToRead bool `json:"ready_to_read"`
+	// Snapshot is that which this leader publishes; null without one.
+	Snapshot *operator.SnapshotStatus `json:"snapshot"`
 }
 
 func (p *replica) status() Status {
@@ -74,6 +77,7 @@ func (p *replica) status() Status {
 		if first := a.reader.FirstAnswer(); first > 0 {
 			s.FirstAnswerSeconds = new(first.Seconds())
 		}
+		s.Snapshot = p.snapshot()
 		s.ReadyToRead = a.reader.Reading() && (a.sink.started.Load() || a.reader.Tokenless())
 	}
 	if failure := p.failure.Load(); failure != nil {
@@ -115,6 +119,14 @@ func (p *replica) headroom() (seconds int64, note string) {
 		return 0, "standing by"
 	}
 	return a.oplog.Headroom(envelope.TokenTime(p.election.State().Position))
+}
+
+// snapshot returns the snapshot that this leader publishes; nil without one.
+func (p *replica) snapshot() *operator.SnapshotStatus {
+	if a := p.active.Load(); a != nil {
+		return operator.SnapshotOf(a.publisher.Progress().Backfill, time.Now())
+	}
+	return nil
 }
 
 // ageMS returns the age of a position in milliseconds, at least 0, or -1 if it contains no time.
@@ -178,6 +190,7 @@ func (p *replica) registerMetrics(r prometheus.Registerer) {
 		}
 		return float64(seconds)
 	})
+	p.registerSnapshotMetrics(gauge)
 	gauge("sluice_producer_checkpoint_age_seconds", "Time since the checkpoint was last written, or seen to change. NaN before that.", func() float64 {
 		written := p.election.State().WrittenAt
 		if written.IsZero() {
@@ -185,6 +198,41 @@ func (p *replica) registerMetrics(r prometheus.Registerer) {
 		}
 		return time.Since(written).Seconds()
 	})
+}
+
+// registerSnapshotMetrics registers what is computed from the snapshot's progress.
+func (p *replica) registerSnapshotMetrics(gauge func(name, help string, value func() float64)) {
+	of := func(without float64, value func(*operator.SnapshotStatus) float64) func() float64 {
+		return func() float64 {
+			if s := p.snapshot(); s != nil {
+				return value(s)
+			}
+			return without
+		}
+	}
+	orNaN := func(seconds *int64) float64 {
+		if seconds == nil {
+			return math.NaN()
+		}
+		return float64(*seconds)
+	}
+	gauge("sluice_producer_snapshot_paused", "1 while a snapshot is paused, else 0.", of(0, func(s *operator.SnapshotStatus) float64 {
+		if s.Paused {
+			return 1
+		}
+		return 0
+	}))
+	gauge("sluice_producer_snapshot_documents_per_second", "Documents of a snapshot published per second since it began or was last resumed; 0 without one.",
+		of(0, func(s *operator.SnapshotStatus) float64 { return s.PerSecond }))
+	gauge("sluice_producer_snapshot_remaining_seconds", "Time that the rest of a snapshot takes at this rate. NaN while unknown, and without one.",
+		of(math.NaN(), func(s *operator.SnapshotStatus) float64 { return orNaN(s.SecondsToGo) }))
+	gauge("sluice_producer_snapshot_suppression_seconds", "For how long changes of documents that a snapshot has not reached have been left out; 0 if none are.",
+		of(0, func(s *operator.SnapshotStatus) float64 {
+			if s.SuppressionSeconds == nil {
+				return 0
+			}
+			return orNaN(s.SuppressionSeconds)
+		}))
 }
 
 // recordTimeout bounds the write of a failure: the process may be about to end because storage is

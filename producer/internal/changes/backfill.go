@@ -2,6 +2,7 @@ package changes
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,11 +31,10 @@ type Backfill struct {
 	Initial bool
 	// WhenLost takes a snapshot if the history is lost, instead of failing with [ErrHistoryLost].
 	WhenLost bool
-	// AcceptRepeats continues after [ErrSnapshotTorn].
-	AcceptRepeats bool
 	// ChunkDocuments is the maximum number of documents of a chunk. A chunk also ends at 4 MiB.
 	ChunkDocuments int
-	// Rate is how many documents are read per second on average; 0 means as many as possible.
+	// Rate is how many documents are read per second on average, unless an operator requests another
+	// rate; 0 means as many as possible.
 	Rate int
 	// Secondary reads from a secondary if there is one.
 	Secondary bool
@@ -45,16 +45,13 @@ var (
 	// its time, of documents without versions by which readers would recognise what is repeated.
 	ErrSnapshotTorn = errors.New("a part of the snapshot was published, and the source can no longer be read as of its time: the rest can only be " +
 		"read as of now, and up to one chunk of documents is published a second time. Projections that replace whole documents are not harmed; " +
-		"others park the aggregates as HistoryLost. To continue, set SNAPSHOT_ACCEPT_REPEATS=true until the snapshot is complete")
+		"others park the aggregates as HistoryLost. To continue: `producer snapshot continue --accept-repeats`")
 	// ErrSnapshotSettings reports settings that changed while a snapshot is being published.
 	ErrSnapshotSettings = errors.New("MONGODB_COLLECTION, PIPELINE, AGGREGATE_ID_PATH, VERSION_PATH or OPERATIONS has changed while a snapshot is being " +
 		"published: its rows would be others, or come in another order. Restore the former settings until the snapshot is complete")
 	// ErrSnapshotRepeats reports a source whose history was lost again and again during a snapshot.
 	ErrSnapshotRepeats = errors.New("the history was lost during each of the last three snapshots: the oplog is too small for the time that a " +
 		"snapshot takes. Enlarge the oplog")
-	// errSnapshotEnded reports a complete snapshot: the stream is opened again with its usual
-	// waits.
-	errSnapshotEnded = errors.New("the snapshot is complete")
 )
 
 const (
@@ -71,12 +68,15 @@ const (
 // backfilling reports whether a snapshot is being published.
 func (c *cursor) backfilling() bool { return c.at.Backfill != nil && !c.at.Backfill.Done }
 
-// startBackfill returns the state of a new snapshot.
-func (c *cursor) startBackfill(ctx context.Context, mode checkpoint.BackfillMode, lost int) (*checkpoint.Backfill, error) {
+// publishesRows reports whether a snapshot is being published that is not paused.
+func (c *cursor) publishesRows() bool { return c.backfilling() && !c.at.Backfill.Paused }
+
+// startBackfill returns the state of a new snapshot, of the named aggregates or of all documents.
+func (c *cursor) startBackfill(ctx context.Context, mode checkpoint.BackfillMode, aggregates []string) (*checkpoint.Backfill, error) {
 	var estimate int64
 	err := c.timeout.request(ctx, c.timeout.limit, func(ctx context.Context) (err error) {
 		if err = c.backfill.check(ctx); err == nil {
-			estimate, err = c.reader.collection.EstimatedDocumentCount(ctx)
+			estimate, err = c.backfill.count(ctx, aggregates)
 		}
 		return err
 	})
@@ -86,7 +86,7 @@ func (c *cursor) startBackfill(ctx context.Context, mode checkpoint.BackfillMode
 	c.reader.log.Info("a snapshot begins: the documents that are in the collection are published within the stream",
 		telemetry.KeyReason, string(mode), telemetry.KeyCount, estimate)
 	return &checkpoint.Backfill{
-		ID: bson.NewObjectID().Hex(), Mode: mode, Settings: c.backfill.settings, Estimate: estimate, BeganAt: time.Now(), Lost: lost,
+		ID: bson.NewObjectID().Hex(), Mode: mode, Settings: c.backfill.settings, Estimate: estimate, BeganAt: time.Now(), Aggregates: aggregates,
 	}, nil
 }
 
@@ -111,10 +111,11 @@ func (c *cursor) healWithBackfill(ctx context.Context) error {
 	if lost > maxLost {
 		return ErrSnapshotRepeats
 	}
-	state, err := c.startBackfill(ctx, checkpoint.BackfillLost, lost)
+	state, err := c.startBackfill(ctx, checkpoint.BackfillLost, nil)
 	if err != nil {
 		return err
 	}
+	state.Lost = lost
 	c.reader.log.Error("history is lost; a snapshot replaces it: documents that were deleted meanwhile stay in the read models until `projector verify` finds them",
 		telemetry.KeyPosition, c.at.Position)
 	c.at, c.fromNow = c.numbering.restart(c.at), true
@@ -139,7 +140,7 @@ func (c *cursor) carry() *checkpoint.Backfill {
 // covered reports whether a change of a document is published: its row has been, or there is no
 // snapshot.
 func (c *cursor) covered(event bson.Raw, operation string) bool {
-	if !c.backfilling() || operation == string(envelope.Delete) {
+	if !c.at.Backfill.Suppresses() || operation == string(envelope.Delete) {
 		return true
 	}
 	cursor := c.at.Backfill.Cursor
@@ -150,15 +151,17 @@ func (c *cursor) covered(event bson.Raw, operation string) bool {
 // next is the cluster time of what the stream returned and was not handed on yet. read reports
 // whether a chunk was published.
 func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool, err error) {
-	if !c.backfilling() || c.fragments.pending() || next.IsZero() {
+	if !c.publishesRows() || c.fragments.pending() || next.IsZero() {
 		return false, nil
 	}
 	at := lastBefore(next)
-	if at.Before(envelope.TokenTime(c.at.Position)) || time.Now().Before(c.backfill.notBefore) {
+	began := time.Now()
+	if at.Before(envelope.TokenTime(c.at.Position)) || began.Before(c.backfill.notBefore) {
 		return false, nil
 	}
 	state, limit := c.at.Backfill, c.reader.config.Backfill.ChunkDocuments
-	if rate := c.reader.config.Backfill.Rate; rate > 0 {
+	rate := cmp.Or(state.Rate, c.reader.config.Backfill.Rate)
+	if rate > 0 {
 		limit = min(limit, rate) // a second's, or the stream's token would wait for longer
 	}
 	if c.backfill.slow > 0 {
@@ -179,12 +182,16 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 		c.backfill.notBefore = time.Now().Add(time.Second)
 		return false, nil
 	case len(documents) == 0:
-		done := *state
+		done, after := *state, c.at
 		done.Done = true
-		c.at.Backfill = &done
-		c.reader.config.Metrics.backfill(c.at.Backfill)
+		after.Backfill = &done
+		if err := c.sink.Idle(ctx, after); err != nil {
+			return false, &permanentError{err}
+		}
+		c.at = after
+		c.reader.config.Metrics.backfill(&done)
 		c.reader.log.Info("the snapshot is complete", telemetry.KeyCount, done.Rows)
-		return false, errSnapshotEnded
+		return false, errSnapshotChanged
 	}
 	planned := *state
 	planned.Chunk = &checkpoint.Chunk{At: at, Count: int64(len(documents)), To: documents[len(documents)-1].keys}
@@ -197,8 +204,8 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 		return false, &permanentError{err}
 	}
 	c.at = after
-	if rate := c.reader.config.Backfill.Rate; rate > 0 {
-		c.backfill.notBefore = time.Now().Add(time.Duration(len(documents)) * time.Second / time.Duration(rate))
+	if rate > 0 {
+		c.backfill.notBefore = began.Add(time.Duration(len(documents)) * time.Second / time.Duration(rate))
 	}
 	return true, c.publishChunk(ctx, documents)
 }
@@ -207,7 +214,7 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 // the wait for the server.
 func (c *cursor) readDocuments(ctx context.Context, at bson.Timestamp, limit int) (documents []row, lag time.Duration, err error) {
 	err = c.timeout.request(ctx, c.timeout.limit, func(ctx context.Context) (err error) {
-		documents, lag, err = c.backfill.read(ctx, c.at.Backfill.Cursor, at, limit)
+		documents, lag, err = c.backfill.read(ctx, c.at.Backfill, at, limit)
 		return err
 	})
 	return documents, lag, err
@@ -227,7 +234,7 @@ func (c *cursor) idleOrChunk(ctx context.Context, token bson.Raw) error {
 	if err != nil {
 		return err
 	}
-	if read || c.backfilling() && time.Now().Before(c.backfill.notBefore) {
+	if read || c.publishesRows() && time.Now().Before(c.backfill.notBefore) {
 		c.held = bytes.Clone(token)
 		return nil
 	}
@@ -260,7 +267,7 @@ func (c *cursor) resumeChunk(ctx context.Context) error {
 func (c *cursor) tearChunk() error {
 	chunk := c.at.Backfill.Chunk
 	published := c.at.Position >= envelope.Boundary(chunk.At, chunk.Base)
-	if published && !c.backfill.versions && !c.reader.config.Backfill.AcceptRepeats {
+	if published && !c.backfill.versions && !c.at.Backfill.AcceptRepeats {
 		return &permanentError{ErrSnapshotTorn}
 	}
 	c.reader.log.Warn("the source can no longer be read as of the time of the snapshot's chunk; reading it as of a later time",

@@ -43,6 +43,16 @@ func (c Config) CheckBackfill(lost bool) error {
 	return nil
 }
 
+// CheckAggregates reports why settings permit no snapshot of single aggregates. Errors:
+// [ErrSnapshotRefused].
+func (c Config) CheckAggregates() error {
+	if keys := newBackfillSource(nil, &c, "").keys; keys[0] != c.Mapping.AggregatePath {
+		return fmt.Errorf("%w: AGGREGATE_ID_PATH leads into _id, and no index finds the documents of an aggregate. Start a snapshot of all documents, "+
+			"without --ids", ErrSnapshotRefused)
+	}
+	return nil
+}
+
 // newBackfillSource returns the source of a collection's snapshots.
 func newBackfillSource(collection *mongo.Collection, config *Config, settings string) *backfillSource {
 	m := config.Mapping

@@ -13,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
@@ -41,16 +42,21 @@ type row struct {
 	event bson.Raw // as a change event of an insert; nil if PIPELINE does not pass it
 }
 
-// read returns the documents behind cursor as of a cluster time, at most limit, and how far that
-// time is behind the source's. Errors: errTooOld.
-func (b *backfillSource) read(ctx context.Context, cursor bson.Raw, at bson.Timestamp, limit int) (rows []row, lag time.Duration, err error) {
+// read returns the documents that a snapshot has not reached as of a cluster time, at most limit,
+// and how far that time is behind the source's. Errors: errTooOld.
+func (b *backfillSource) read(ctx context.Context, state *checkpoint.Backfill, at bson.Timestamp, limit int) (rows []row, lag time.Duration, err error) {
 	session, err := b.collection.Database().Client().StartSession(options.Session().SetSnapshot(true).SetSnapshotTime(at))
 	if err != nil {
 		return nil, 0, fmt.Errorf("start session: %w", err)
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	ctx = mongo.NewSessionContext(ctx, session)
-	documents, err := b.documents(ctx, cursor, limit)
+	var documents []bson.Raw
+	if len(state.Aggregates) > 0 {
+		documents, err = b.documentsOf(ctx, state.Aggregates, state.Cursor, limit)
+	} else {
+		documents, err = b.documents(ctx, state.Cursor, limit)
+	}
 	if err == nil {
 		rows, err = b.events(ctx, documents, at)
 	}
@@ -66,13 +72,50 @@ func (b *backfillSource) read(ctx context.Context, cursor bson.Raw, at bson.Time
 	return rows, lag, nil
 }
 
-// documents returns the documents behind cursor, at most limit.
-func (b *backfillSource) documents(ctx context.Context, cursor bson.Raw, limit int) (documents []bson.Raw, err error) {
+// index returns the index by which the collection is read.
+func (b *backfillSource) index() bson.D {
 	index := make(bson.D, len(b.keys))
 	for i, key := range b.keys {
 		index[i] = bson.E{Key: key, Value: 1}
 	}
-	o := options.Find().SetSort(index).SetHint(index)
+	return index
+}
+
+// count returns how many documents the aggregates have, or the collection, about.
+func (b *backfillSource) count(ctx context.Context, aggregates []string) (int64, error) {
+	if len(aggregates) == 0 {
+		return b.collection.EstimatedDocumentCount(ctx)
+	}
+	return b.collection.CountDocuments(ctx, b.filter(aggregates, nil))
+}
+
+// filter returns the condition that a document belongs to one of the aggregates, without those that
+// are wholly before the cursor.
+func (b *backfillSource) filter(aggregates []string, cursor bson.Raw) bson.D {
+	values := bson.A{}
+	for _, aggregate := range aggregates {
+		for _, v := range envelope.Values(aggregate, false) {
+			kind, data, err := bson.MarshalValue(v)
+			if err == nil && (len(cursor) == 0 || mongodb.Compare(bson.RawValue{Type: kind, Value: data}, cursor.Lookup(b.keys[0])) >= 0) {
+				values = append(values, v)
+			}
+		}
+	}
+	return bson.D{{Key: b.keys[0], Value: bson.D{{Key: "$in", Value: values}}}}
+}
+
+// documentsOf returns the documents of the aggregates behind cursor, at most limit. Those of the
+// cursor's own aggregate are read from the first on.
+func (b *backfillSource) documentsOf(ctx context.Context, aggregates []string, cursor bson.Raw, limit int) ([]bson.Raw, error) {
+	index := b.index()
+	documents, _, err := b.find(ctx, b.filter(aggregates, cursor), cursor, limit, options.Find().SetSort(index).SetHint(index))
+	return documents, err
+}
+
+// documents returns the documents behind cursor, at most limit.
+func (b *backfillSource) documents(ctx context.Context, cursor bson.Raw, limit int) (documents []bson.Raw, err error) {
+	index := b.index()
+	o := options.Find().SetSort(index).SetHint(index).SetLimit(int64(limit) + 2) // with the cursor, and one that shows that there are more
 	if len(cursor) > 0 {
 		// A condition on a field matches values of one type; the bound of an index is of all types.
 		o.SetMin(cursor)
@@ -99,7 +142,7 @@ func (b *backfillSource) documents(ctx context.Context, cursor bson.Raw, limit i
 func (b *backfillSource) find(
 	ctx context.Context, filter bson.D, cursor bson.Raw, limit int, o *options.FindOptionsBuilder,
 ) (documents []bson.Raw, whole bool, err error) {
-	found, err := b.plain().Find(ctx, filter, o.SetLimit(int64(limit)+1).SetBatchSize(int32(limit)+1))
+	found, err := b.plain().Find(ctx, filter, o.SetBatchSize(int32(limit)+2))
 	if err != nil {
 		return nil, false, err
 	}

@@ -68,6 +68,9 @@ func (c *cursor) follow(ctx context.Context) error {
 	c.fresh = false
 	c.fragments.drop()
 	c.held = nil
+	if err := c.handleRequest(ctx); err != nil && !errors.Is(err, errSnapshotChanged) {
+		return err
+	}
 	if err := c.resumeChunk(ctx); err != nil {
 		return err
 	}
@@ -124,6 +127,11 @@ func (c *cursor) follow(ctx context.Context) error {
 		}
 		if !c.confirmed && stream.ID() != opened {
 			return errResumed
+		}
+		if asked && !c.fragments.pending() {
+			if err := c.handleRequest(ctx); err != nil {
+				return err
+			}
 		}
 		if there {
 			c.held = nil

@@ -44,7 +44,7 @@ func (c *cursor) openStream(ctx context.Context) (*mongo.ChangeStream, error) {
 
 func (c *cursor) options() *options.ChangeStreamOptionsBuilder {
 	config, wait := c.reader.config, awaitTime
-	if c.backfilling() || c.beginsWithBackfill() {
+	if c.publishesRows() || c.beginsWithBackfill() {
 		wait = backfillAwaitTime
 	}
 	c.empties = emptyResponses{await: wait}

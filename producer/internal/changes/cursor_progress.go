@@ -26,7 +26,7 @@ func (c *cursor) begin(ctx context.Context, token bson.Raw) error {
 		return nil
 	}
 	if c.beginsWithBackfill() {
-		state, err := c.startBackfill(ctx, checkpoint.BackfillInitial, 0)
+		state, err := c.startBackfill(ctx, checkpoint.BackfillInitial, nil)
 		if err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ const (
 	causeSilent      = "no_answer"    // the server did not answer in time
 	causeLost        = "history_lost" // ON_HISTORY_LOST=latest
 	causeServer      = "server"       // an error of the server, such as an election
-	causeSnapshot    = "snapshot"     // a snapshot is complete
+	causeSnapshot    = "snapshot"     // a snapshot began, changed or is complete
 	causeNetwork     = "network"
 )
 
@@ -92,7 +92,7 @@ func causeOf(err error) string {
 	switch {
 	case err == nil:
 		return causeInvalidated
-	case errors.Is(err, errSnapshotEnded):
+	case errors.Is(err, errSnapshotChanged):
 		return causeSnapshot
 	case errors.Is(err, errEnded):
 		return causeEnded

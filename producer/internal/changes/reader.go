@@ -69,6 +69,8 @@ type Config struct {
 	ContinueWhenReplaced bool
 	// Backfill configures snapshots.
 	Backfill Backfill
+	// Requests holds what an operator requests of a snapshot; nil: nothing.
+	Requests Requests
 	// ResumeTimeout is the process's timeout for the first responses of resumed streams; nil uses
 	// the normal one.
 	ResumeTimeout *ResumeTimeout
@@ -213,7 +215,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			case mongodb.Answered(err) && c.errors.failingFor() >= limit:
 				return fmt.Errorf("%w: %w", ErrFailing, err)
 			}
-			if err != nil && !errors.Is(err, errSnapshotEnded) {
+			if err != nil && !errors.Is(err, errSnapshotChanged) {
 				r.log.Warn("change stream interrupted; reopening it", telemetry.KeyError, err,
 					telemetry.KeyAttempt, backoff.Attempts()+1, telemetry.KeyPosition, c.at.Position)
 			}

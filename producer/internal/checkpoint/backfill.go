@@ -35,9 +35,21 @@ type Backfill struct {
 	Estimate int64
 	// BeganAt is the wall clock of the leader that began it, for operators.
 	BeganAt time.Time
+	// Aggregates are the texts of the aggregates whose documents are published; empty means all.
+	Aggregates []string
+	// Rate is how many documents per second are published; 0 means as configured.
+	Rate int
+	// Paused reports that an operator has paused the snapshot.
+	Paused bool
+	// AcceptRepeats reports that an operator has accepted that rows are published a second time.
+	AcceptRepeats bool
+	// ResumedAt is when the snapshot was last resumed, by the leader's wall clock; zero if it never
+	// was. ResumedRows is what Rows was then.
+	ResumedAt   time.Time
+	ResumedRows int64
 	// Lost counts how often the history was lost since a snapshot was last completed.
 	Lost int
-	// Done is set once all rows are published, until the stream has a position of its own again.
+	// Done is set once all rows are published, or the snapshot is stopped, until the stream has a position of its own again.
 	Done bool
 }
 
@@ -85,10 +97,32 @@ func (b *Backfill) Passed(position string) (passed *Backfill, ok bool) {
 // been published since. b may be nil.
 func (b *Backfill) Repeated() *Backfill {
 	moved := b.Interrupted("")
-	if moved != nil {
+	if moved != nil && moved.Mode == BackfillInitial {
 		moved.Mode = BackfillLost
 	}
 	return moved
+}
+
+// Suppresses reports whether changes of documents that the snapshot has not reached are left out.
+func (b *Backfill) Suppresses() bool {
+	return b != nil && !b.Done && b.Mode != BackfillAggregates
+}
+
+// Pace returns how many documents per second the snapshot has published since it began or was last
+// resumed, and how long it takes for the rest at that rate. ok is false while the latter is unknown.
+func (b *Backfill) Pace(now time.Time) (perSecond float64, rest time.Duration, ok bool) {
+	elapsed := now.Sub(b.BeganAt)
+	if !b.ResumedAt.IsZero() {
+		elapsed = now.Sub(b.ResumedAt)
+	}
+	if b.Done || b.Paused || elapsed <= 0 {
+		return 0, 0, false
+	}
+	perSecond = float64(b.Rows-b.ResumedRows) / elapsed.Seconds()
+	if perSecond == 0 {
+		return 0, 0, false
+	}
+	return perSecond, time.Duration(float64(max(b.Estimate-b.Rows, 0)) / perSecond * float64(time.Second)), true
 }
 
 // BackfillMode is why a snapshot is made.
@@ -100,6 +134,10 @@ const (
 	BackfillInitial BackfillMode = "initial"
 	// BackfillLost replaces history that was lost.
 	BackfillLost BackfillMode = "lost"
+	// BackfillRequested was requested by an operator.
+	BackfillRequested BackfillMode = "requested"
+	// BackfillAggregates was requested for single aggregates. No change is left out meanwhile.
+	BackfillAggregates BackfillMode = "aggregates"
 )
 
 // Chunk is a part of a snapshot, read as of one cluster time. It is stored before its first row is
@@ -112,18 +150,24 @@ type Chunk struct {
 }
 
 type wireBackfill struct {
-	ID       string          `json:"id"`
-	Mode     BackfillMode    `json:"mode"`
-	Settings string          `json:"settings"`
-	Form     string          `json:"form,omitempty"`
-	Cursor   json.RawMessage `json:"cursor,omitempty"`
-	Repeats  json.RawMessage `json:"repeats,omitempty"`
-	Chunk    *wireChunk      `json:"chunk,omitempty"`
-	Rows     int64           `json:"rows"`
-	Estimate int64           `json:"estimate,omitempty"`
-	BeganAt  time.Time       `json:"beganAt"`
-	Lost     int             `json:"lost,omitempty"`
-	Done     bool            `json:"done,omitempty"`
+	ID            string          `json:"id"`
+	Mode          BackfillMode    `json:"mode"`
+	Settings      string          `json:"settings"`
+	Form          string          `json:"form,omitempty"`
+	Cursor        json.RawMessage `json:"cursor,omitempty"`
+	Repeats       json.RawMessage `json:"repeats,omitempty"`
+	Chunk         *wireChunk      `json:"chunk,omitempty"`
+	Rows          int64           `json:"rows"`
+	Estimate      int64           `json:"estimate,omitempty"`
+	BeganAt       time.Time       `json:"beganAt"`
+	Aggregates    []string        `json:"aggregates,omitempty"`
+	Rate          int             `json:"rate,omitempty"`
+	Paused        bool            `json:"paused,omitempty"`
+	AcceptRepeats bool            `json:"acceptRepeats,omitempty"`
+	ResumedAt     time.Time       `json:"resumedAt,omitzero"`
+	ResumedRows   int64           `json:"resumedRows,omitempty"`
+	Lost          int             `json:"lost,omitempty"`
+	Done          bool            `json:"done,omitempty"`
 }
 
 type wireChunk struct {
@@ -136,6 +180,7 @@ type wireChunk struct {
 func (b *Backfill) wire() (*wireBackfill, error) {
 	w := &wireBackfill{
 		ID: b.ID, Mode: b.Mode, Settings: b.Settings, Form: b.Form, Rows: b.Rows, Estimate: b.Estimate, BeganAt: b.BeganAt.UTC(),
+		Aggregates: b.Aggregates, Rate: b.Rate, Paused: b.Paused, AcceptRepeats: b.AcceptRepeats, ResumedAt: b.ResumedAt.UTC(), ResumedRows: b.ResumedRows,
 		Lost: b.Lost, Done: b.Done,
 	}
 	var err error
@@ -157,12 +202,14 @@ func (b *Backfill) wire() (*wireBackfill, error) {
 
 func (w *wireBackfill) read() (*Backfill, error) {
 	switch w.Mode {
-	case BackfillInitial, BackfillLost:
+	case BackfillInitial, BackfillLost, BackfillRequested, BackfillAggregates:
 	default:
 		return nil, fmt.Errorf("its mode is %q, which this release does not know", w.Mode)
 	}
 	b := &Backfill{
-		ID: w.ID, Mode: w.Mode, Settings: w.Settings, Form: w.Form, Rows: w.Rows, Estimate: w.Estimate, BeganAt: w.BeganAt, Lost: w.Lost, Done: w.Done,
+		ID: w.ID, Mode: w.Mode, Settings: w.Settings, Form: w.Form, Rows: w.Rows, Estimate: w.Estimate, BeganAt: w.BeganAt,
+		Aggregates: w.Aggregates, Rate: w.Rate, Paused: w.Paused, AcceptRepeats: w.AcceptRepeats, ResumedAt: w.ResumedAt, ResumedRows: w.ResumedRows,
+		Lost: w.Lost, Done: w.Done,
 	}
 	if err := keysFromJSON(w.Cursor, &b.Cursor); err != nil {
 		return nil, err

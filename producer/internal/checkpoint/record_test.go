@@ -79,6 +79,17 @@ func inSnapshot(t *testing.T) Record {
 	return r
 }
 
+// requested is the record of a stream whose snapshot of single aggregates is paused.
+func requested(t *testing.T) Record {
+	t.Helper()
+	r := inSnapshot(t)
+	b := *r.Progress.Backfill
+	b.Mode, b.Aggregates, b.Rate, b.Paused, b.AcceptRepeats = BackfillAggregates, []string{"a", "17"}, 100, true, true
+	b.ResumedAt, b.ResumedRows = time.Date(2026, 3, 1, 11, 30, 0, 0, time.UTC), 1000
+	r.Progress.Backfill = &b
+	return r
+}
+
 // The golden files were written by other releases: they are never changed, only added to.
 func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 	bucketed := sample(t)
@@ -97,8 +108,8 @@ func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 		"record-schema5.json": byValue, "record-schema5-translated.json": both,
 		"record-schema1.json": sample(t), "record-schema1-reading.json": read, "record-schema1-bucket.json": bucketed, "record-schema2.json": counted(t),
 		"record-schema1-source.json": source,
-		"record-schema6.json":        inSnapshot(t),
-		"record-schema3.json":        rewound(t), "record-schema4.json": translated(t),
+		"record-schema6.json":        inSnapshot(t), "record-schema6-requested.json": requested(t),
+		"record-schema3.json": rewound(t), "record-schema4.json": translated(t),
 	} {
 		t.Run(file, func(t *testing.T) {
 			golden, err := os.ReadFile("testdata/" + file)
@@ -127,9 +138,42 @@ func TestASnapshotContinuesAfterTheStreamWasMoved(t *testing.T) {
 	initial := *begun
 	initial.Mode = BackfillInitial
 	require.Equal(t, BackfillLost, initial.Repeated().Mode, "the rows of a copy may have been published")
+	require.Equal(t, BackfillAggregates, requested(t).Progress.Backfill.Repeated().Mode, "the others are not read")
 	require.Nil(t, (*Backfill)(nil).Interrupted(""))
 	require.Nil(t, (*Backfill)(nil).Repeated())
 	require.Nil(t, (&Backfill{Done: true}).Interrupted(""), "a complete snapshot does not continue")
+}
+
+func TestTheRateOfASnapshotIsMeasuredSinceItWasResumed(t *testing.T) {
+	began := time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)
+	b := Backfill{Mode: BackfillLost, BeganAt: began, Rows: 1000, Estimate: 4000}
+	perSecond, rest, ok := b.Pace(began.Add(10 * time.Second))
+	require.True(t, ok)
+	require.Equal(t, 100.0, perSecond)
+	require.Equal(t, 30*time.Second, rest)
+
+	b.ResumedAt, b.ResumedRows, b.Rows = began.Add(time.Hour), 1000, 1500
+	perSecond, rest, ok = b.Pace(began.Add(time.Hour + 10*time.Second))
+	require.True(t, ok)
+	require.Equal(t, 50.0, perSecond)
+	require.Equal(t, 50*time.Second, rest)
+
+	b.Rows = 5000
+	_, rest, _ = b.Pace(began.Add(time.Hour + 10*time.Second))
+	require.Zero(t, rest, "there are more documents than were estimated")
+	b.Paused = true
+	_, _, ok = b.Pace(began.Add(2 * time.Hour))
+	require.False(t, ok)
+}
+
+func TestASnapshotOfSingleAggregatesLeavesNoChangeOut(t *testing.T) {
+	for mode, suppresses := range map[BackfillMode]bool{
+		BackfillInitial: true, BackfillLost: true, BackfillRequested: true, BackfillAggregates: false,
+	} {
+		require.Equal(t, suppresses, (&Backfill{Mode: mode}).Suppresses(), mode)
+	}
+	require.False(t, (&Backfill{Mode: BackfillLost, Done: true}).Suppresses())
+	require.False(t, (*Backfill)(nil).Suppresses())
 }
 
 func TestANewStreamsRecordHasNoToken(t *testing.T) {

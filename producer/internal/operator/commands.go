@@ -29,6 +29,10 @@ type Request struct {
 	instant   time.Time
 	key       envelope.SessionKey
 	drained   bool
+	snapshot  SnapshotOptions
+	ids       string // as given on the command line
+	yes       bool
+	repeats   bool
 }
 
 const notes = `--reapply publishes again what was published with former settings: read models that have it apply it a second time.
@@ -40,6 +44,7 @@ const notes = `--reapply publishes again what was published with former settings
 func Program() commandline.Program[*Stream, Request] {
 	all := []Command{{Name: "run", Summary: "join the election and publish (also without a command)"}, statusCommand()}
 	all = append(all, tokenCommands()...)
+	all = append(all, snapshotCommands()...)
 	all = append(all, sessionKeyCommand(), readingCommand(), Command{
 		Name: "lease break", Summary: "break the lease of any holder",
 		Do: func(ctx context.Context, s *Stream, _ Request) error { return s.BreakLease(ctx) },

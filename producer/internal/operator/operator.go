@@ -62,6 +62,11 @@ type Stream struct {
 	// Fingerprint and SessionKey are what a leader would record with the present settings.
 	Fingerprint checkpoint.MappingFingerprint
 	SessionKey  envelope.SessionKey
+	// AggregatePath is AGGREGATE_ID_PATH.
+	AggregatePath string
+	// CheckSnapshot returns why the settings permit no snapshot, of single aggregates or of all
+	// documents.
+	CheckSnapshot func(single bool) error
 	// Cluster returns the identity of the deployment, empty if it cannot be read; nil: unknown.
 	Cluster func(ctx context.Context) string
 	// Out is where commands print; JSON selects the format.

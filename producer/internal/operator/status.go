@@ -49,6 +49,9 @@ type Status struct {
 	Begins bool `json:"begins"`
 	// Snapshot is that which is being published; null without one.
 	Snapshot *SnapshotStatus `json:"snapshot"`
+	// Request is what an operator has requested of a snapshot and no leader has taken yet; null
+	// without one.
+	Request *checkpoint.Request `json:"request"`
 	// LastFailure is the last failure of any replica; null if there was none.
 	LastFailure *checkpoint.Failure `json:"last_failure"`
 }
@@ -71,8 +74,9 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 		SessionKey:          record.SessionKey.String(),
 		HeartbeatAgeSeconds: time.Since(record.HeartbeatAt).Round(time.Millisecond * 100).Seconds(),
 	}
-	if b := record.Progress.Backfill; b != nil && !b.Done {
-		status.Snapshot = &SnapshotStatus{Reason: string(b.Mode), BeganAt: b.BeganAt, Documents: b.Rows, Estimated: b.Estimate}
+	status.Snapshot = SnapshotOf(record.Progress.Backfill, time.Now())
+	if request, err := s.lastRequest(ctx); err == nil && request.Waiting() {
+		status.Request = request
 	}
 	status.Leads, status.Begins = snapshot.Leased, record.Progress.Position == ""
 	if status.LastFailure, err = s.lastFailure(ctx); err == nil && status.LastFailure != nil {
@@ -100,15 +104,6 @@ func (s *Stream) Status(ctx context.Context) (Status, error) {
 		status.HeadroomSeconds = new(int64(at.T) - int64(oldest.T))
 	}
 	return status, nil
-}
-
-// SnapshotStatus is how far a snapshot has come that is published within the stream.
-type SnapshotStatus struct {
-	// Reason is initial (it begins the stream) or lost (it replaces lost history).
-	Reason    string    `json:"reason"`
-	BeganAt   time.Time `json:"began_at"`
-	Documents int64     `json:"documents"`
-	Estimated int64     `json:"estimated"`
 }
 
 // lastFailure returns why a replica last stopped publishing, or nil if none has or it cannot be
@@ -168,7 +163,10 @@ func (st Status) Print(out io.Writer) {
 	line("position time", st.PositionTime)
 	line("published", fmt.Sprintf("%d events", st.Published))
 	if b := st.Snapshot; b != nil {
-		line("snapshot", fmt.Sprintf("%d of about %d documents since %s (%s)", b.Documents, b.Estimated, b.BeganAt.Format(time.RFC3339), b.Reason))
+		line("snapshot", b.text())
+	}
+	if st.Request != nil {
+		line("request", requestText(*st.Request))
 	}
 	line("session key", st.SessionKey)
 	line("lag", secondsText(st.LagSeconds, st.LagNote, "behind MongoDB's cluster time"))

@@ -304,13 +304,15 @@ func TestG6ATornChunkWithoutVersionsStopsTheStream(t *testing.T) {
 			c.StartFrom, c.AggregateIDPath = "snapshot", "_id"
 		}
 		tear(w, settings)
-		require.ErrorContains(w, w.StartProducer("stopped", settings).Failed(), "SNAPSHOT_ACCEPT_REPEATS=true")
-		accepting := func(c *producer.Config, o *producer.Options) {
-			settings(c, o)
-			c.SnapshotAcceptRepeats = true
-		}
+		require.ErrorContains(w, w.StartProducer("stopped", settings).Failed(), "producer snapshot continue --accept-repeats")
+		config := w.ProducerConfig()
+		settings(&config, nil)
+		refused := w.OperateProducer([]producer.Config{config}, "snapshot", "continue")
+		require.Equal(w, 1, refused.Code)
+		require.Contains(w, refused.Err, "up to one chunk of documents is published a second time")
+		require.Contains(w, w.OperateProducer([]producer.Config{config}, "snapshot", "continue", "--accept-repeats").Out, "the next leader takes the request")
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
-		w.StartProducer("last", accepting)
+		w.StartProducer("last", settings)
 		copies := w.Client.Database(world.ReadModel).Collection("mirror")
 		w.Eventually("every document is copied", func() bool {
 			n, err := copies.CountDocuments(w.Context(), bson.D{})

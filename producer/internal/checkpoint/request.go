@@ -1,0 +1,108 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+)
+
+// requestSuffix is the suffix of the blob beside a checkpoint that holds an operator's last request
+// for a snapshot. No stream's own blob can have such a name: those end in .json.
+//
+// It is a separate blob because only the leader changes the checkpoint. The operator replaces a
+// request that is answered, and the leader writes its answer into the request.
+const requestSuffix = ".json.request"
+
+// Request is what an operator asks a stream's leader to do with a snapshot.
+type Request struct {
+	Stream string `json:"stream"`
+	// ID distinguishes requests. A snapshot that a request starts has this id.
+	ID      string         `json:"id"`
+	Command RequestCommand `json:"command"`
+	// Aggregates are the texts of the aggregates whose documents are published; empty means all.
+	Aggregates []string `json:"aggregates,omitempty"`
+	// Rate is how many documents per second are published; 0 means as configured.
+	Rate int `json:"rate,omitempty"`
+	// By names the operator's host, and At is its wall clock.
+	By string    `json:"by"`
+	At time.Time `json:"at"`
+	// AnsweredBy names the leader that answered; empty while the request waits for one.
+	AnsweredBy string    `json:"answeredBy,omitempty"`
+	AnsweredAt time.Time `json:"answeredAt,omitzero"`
+	// Refused is why the leader did not carry out the request.
+	Refused string `json:"refused,omitempty"`
+}
+
+// RequestCommand is what an operator requests.
+type RequestCommand string
+
+// The commands of a request.
+const (
+	RequestStart RequestCommand = "start"
+	// RequestPause and RequestResume stop and continue the reading of documents.
+	RequestPause  RequestCommand = "pause"
+	RequestResume RequestCommand = "resume"
+	// RequestContinue accepts that rows of a chunk are published a second time.
+	RequestContinue RequestCommand = "continue"
+	// RequestStop ends a snapshot of single aggregates.
+	RequestStop RequestCommand = "stop"
+	// RequestWithdrawn replaces a request that no leader has taken.
+	RequestWithdrawn RequestCommand = "withdrawn"
+)
+
+// Waiting reports whether no leader has answered the request. r may be nil.
+func (r *Request) Waiting() bool {
+	return r != nil && r.AnsweredBy == "" && r.Command != RequestWithdrawn
+}
+
+// LastRequest reads the last request of an operator. It returns nil without one. Errors are the
+// service's.
+func (b *Blob) LastRequest(ctx context.Context) (*Request, azcore.ETag, error) {
+	response, err := b.container.NewBlobClient(b.stream+requestSuffix).DownloadStream(ctx, nil)
+	if err = translate(err); errors.Is(err, ErrNotFound) {
+		return nil, "", nil
+	} else if err != nil {
+		return nil, "", fmt.Errorf("read the operator's request: %w", err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecordBytes))
+	if err != nil {
+		return nil, "", fmt.Errorf("read the operator's request: %w", err)
+	}
+	var r Request
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, "", fmt.Errorf("read the operator's request: %w: %w", ErrUnreadable, err)
+	}
+	return &r, *response.ETag, nil
+}
+
+// WriteRequest replaces the request that has this ETag, or creates the first one if etag is empty.
+// Errors: [ErrChanged], or the service's.
+func (b *Blob) WriteRequest(ctx context.Context, r Request, etag azcore.ETag) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write the request: %w", err)
+	}
+	conditions := &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}
+	if etag != "" {
+		conditions = &blob.ModifiedAccessConditions{IfMatch: &etag}
+	}
+	_, err = b.container.NewBlockBlobClient(b.stream+requestSuffix).Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
+		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: conditions},
+		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("application/json")},
+	})
+	if err != nil {
+		return fmt.Errorf("write the request: %w", translate(err))
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/sluice-cdc/sluice/producer/internal/changes"
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/shared/outage"
+)
+
+// requests brings what an operator requests of a stream's snapshot from the blob beside the
+// checkpoint to the reader, and the answer back. It is made for one term.
+type requests struct {
+	blob     *checkpoint.Blob
+	instance string
+	outage   *outage.Outage
+	answers  chan struct{} // an answer is to be written
+
+	mu      sync.Mutex
+	waiting *checkpoint.Request // for the reader; nil if none waits
+	etag    azcore.ETag         // of the request that was read last
+	answer  *checkpoint.Request // to be written, over the ETag over; nil if none is
+	over    azcore.ETag
+	seen    string // the id of the request that was answered last
+}
+
+var _ changes.Requests = (*requests)(nil)
+
+func newRequests(blob *checkpoint.Blob, instance string, log *slog.Logger) *requests {
+	return &requests{blob: blob, instance: instance, outage: outage.New(log, "requests of operators"), answers: make(chan struct{}, 1)}
+}
+
+// Waiting returns the request that waits for an answer; nil without one.
+func (q *requests) Waiting() *checkpoint.Request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting
+}
+
+// Answer records that a request is carried out, or refused. It is written in parallel.
+func (q *requests) Answer(r *checkpoint.Request, refused error) {
+	answer := *r
+	answer.AnsweredBy, answer.AnsweredAt = q.instance, time.Now().UTC()
+	if refused != nil {
+		answer.Refused = refused.Error()
+	}
+	q.mu.Lock()
+	q.waiting, q.answer, q.over, q.seen = nil, &answer, q.etag, r.ID
+	q.mu.Unlock()
+	select {
+	case q.answers <- struct{}{}:
+	default: // one is to be written already
+	}
+}
+
+// requestTimeout bounds the requests to storage of one exchange.
+const requestTimeout = 2 * time.Second
+
+// run looks for requests at every interval until ctx ends. The last answer is written even then.
+func (q *requests) run(ctx context.Context, interval time.Duration) {
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+		defer cancel()
+		_ = q.write(ctx) // otherwise a successor finds that there is nothing to do
+	}()
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		q.exchange(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.answers:
+		case <-tick.C:
+		}
+	}
+}
+
+// exchange writes the answer, if there is one, and reads the last request.
+func (q *requests) exchange(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := q.write(limited)
+	if err == nil {
+		err = q.read(limited)
+	}
+	if ctx.Err() == nil {
+		q.outage.Report(err)
+	}
+}
+
+// write writes the answer, if there is one. If the operator has withdrawn the request meanwhile,
+// there is nothing to answer.
+func (q *requests) write(ctx context.Context) error {
+	q.mu.Lock()
+	answer, etag := q.answer, q.over
+	q.mu.Unlock()
+	if answer == nil {
+		return nil
+	}
+	if err := q.blob.WriteRequest(ctx, *answer, etag); err != nil && !errors.Is(err, checkpoint.ErrChanged) {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.answer == answer {
+		q.answer = nil
+	}
+	return nil
+}
+
+// read reads the last request, and keeps it for the reader if it waits for an answer.
+func (q *requests) read(ctx context.Context) error {
+	r, etag, err := q.blob.LastRequest(ctx)
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case !r.Waiting():
+		q.waiting = nil // it was withdrawn
+	case r.ID != q.seen:
+		q.waiting, q.etag = r, etag
+	}
+	return nil
+}
