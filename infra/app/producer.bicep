@@ -62,6 +62,11 @@ param startFrom string = 'latest'
 @description('RFC 3339; only with startFrom timestamp')
 param startAt string = ''
 param onHistoryLost string = 'fail'
+@description('Documents of a snapshot per second; 0: as many as possible')
+param snapshotRate string = '0'
+@description('Documents of a snapshot that are read as of one moment')
+param snapshotChunk string = '2000'
+param snapshotReadPreference string = 'primary'
 param aggregateIdPath string = 'aggregateId'
 @description('Updates and deletes need a collection that keeps images: ../../docs/configure.md')
 param operations string = 'insert,update,replace,delete'
@@ -103,6 +108,9 @@ var settings = concat(
     { name: 'CLAIM_CHECK_CONTAINER', value: claimCheckContainer }
     { name: 'START_FROM', value: startFrom }
     { name: 'ON_HISTORY_LOST', value: onHistoryLost }
+    { name: 'SNAPSHOT_RATE', value: snapshotRate }
+    { name: 'SNAPSHOT_CHUNK', value: snapshotChunk }
+    { name: 'SNAPSHOT_READ_PREFERENCE', value: snapshotReadPreference }
     { name: 'AGGREGATE_ID_PATH', value: aggregateIdPath }
     { name: 'OPERATIONS', value: operations }
     { name: 'ON_UNKNOWN_AGGREGATE', value: onUnknownAggregate }
