@@ -28,6 +28,12 @@ type Status struct {
 	// acknowledged.
 	Published int64 `json:"published"`
 	InFlight  int64 `json:"in_flight"`
+	// Lanes is how many batches may be outstanding at the moment; 0 on a standby.
+	Lanes int64 `json:"lanes"`
+	// FenceMarginMS is how long the leader may continue without another checkpoint, of FenceAfterMS
+	// directly after one; 0 on a standby.
+	FenceMarginMS int64 `json:"fence_margin_ms"`
+	FenceAfterMS  int64 `json:"fence_after_ms"`
 	// Parked counts the events that Service Bus permanently refused and this process stored in Blob
 	// storage (ON_REFUSED=park).
 	Parked int64 `json:"parked"`
@@ -65,14 +71,15 @@ func (p *replica) status() Status {
 	s := Status{
 		Instance: p.instance, Stream: p.cfg.Stream, Role: "standby",
 		Epoch: state.Epoch, Leader: state.Leader, Published: p.publishMetrics.Published(), Parked: p.publishMetrics.Parked(), Position: state.Position,
-		CheckpointAgeMS: -1,
+		FenceAfterMS: p.cfg.FenceAfter.Milliseconds(), CheckpointAgeMS: -1,
 	}
 	if !state.WrittenAt.IsZero() {
 		s.CheckpointAgeMS = time.Since(state.WrittenAt).Milliseconds()
 	}
 	if a := p.active.Load(); a != nil {
 		s.Role = "leader"
-		s.InFlight = a.publisher.InFlight()
+		s.InFlight, s.Lanes = a.publisher.InFlight(), int64(a.publisher.Lanes())
+		s.FenceMarginMS = max((p.cfg.FenceAfter - time.Since(state.WrittenAt)).Milliseconds(), 0)
 		s.Position = a.publisher.Progress().Position
 		if first := a.reader.FirstAnswer(); first > 0 {
 			s.FirstAnswerSeconds = new(first.Seconds())

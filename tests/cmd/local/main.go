@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/shared/terminal"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/run"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/view"
 )
@@ -35,6 +36,9 @@ func local(args []string) int {
 	// A terminal or a pipe that is closed ends the run as Ctrl-C does, and not the program before the report is written.
 	signal.Ignore(syscall.SIGPIPE)
 	live := view.New(os.Stdout, options.Quiet, stopped)
+	if options.Console == flags.AutoConsole {
+		options.Console = map[bool]string{true: flags.UsualConsole}[!options.Quiet && view.Columns(os.Stdout) > 0]
+	}
 	ctx, cancel := run.Lifetime(stop, options.Ends() || options.StackOnly)
 	defer cancel()
 
@@ -44,13 +48,14 @@ func local(args []string) int {
 		}
 		return 0
 	}
-	outcome, err := run.Run(ctx, stop.Done(), options, live)
+	outcome, err := run.Run(ctx, stop.Done(), options, live, func(outcome report.Outcome) {
+		var summary strings.Builder
+		outcome.Summary(&summary)
+		fmt.Print(terminal.Wrap(summary.String(), view.Columns(os.Stdout)))
+	})
 	if err != nil {
 		return failed(err)
 	}
-	var summary strings.Builder
-	outcome.Summary(&summary)
-	fmt.Print(terminal.Wrap(summary.String(), view.Columns(os.Stdout)))
 	if options.Report != "" {
 		if err := outcome.Write(options.Report); err != nil {
 			return failed(err)

@@ -36,11 +36,23 @@ type Status struct {
 	InFlight        int64  `json:"in_flight"`
 	CheckpointAgeMs int64  `json:"checkpoint_age_ms"`
 	ReadyToRead     bool   `json:"ready_to_read"`
+	Error           string `json:"error"`
+	Lanes           int64  `json:"lanes"`
+	FenceMarginMs   int64  `json:"fence_margin_ms"`
+	FenceAfterMs    int64  `json:"fence_after_ms"`
+	Position        string `json:"position"`
+	HeadroomSeconds *int64 `json:"oplog_headroom_seconds"`
+	HeadroomNote    string `json:"oplog_headroom_note"`
 
 	// The fields of a projector.
 	SessionsHeld int64 `json:"sessions_held"`
 	Parked       int64 `json:"parked"`
 	DeadLettered int64 `json:"dead_lettered"`
+	Duplicates   int64 `json:"duplicates"`
+	Redelivered  int64 `json:"redelivered"`
+
+	// LagMs is of either service.
+	LagMs int64 `json:"lag_ms"`
 }
 
 // Leads reports whether the service leads and its change stream is open.

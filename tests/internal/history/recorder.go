@@ -237,6 +237,28 @@ func distribution(h *hdrhistogram.Histogram) Latency {
 	return Latency{P50: ms(h.ValueAtQuantile(50)), P99: ms(h.ValueAtQuantile(99)), Max: ms(h.Max())}
 }
 
+// Of returns what is recorded of one aggregate.
+func (r *Recorder) Of(aggregate string) (h History) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.history.Committed {
+		if c.Aggregate == aggregate {
+			h.Committed = append(h.Committed, c)
+		}
+	}
+	for _, a := range r.history.Accepted {
+		if a.Aggregate == aggregate {
+			h.Accepted = append(h.Accepted, a)
+		}
+	}
+	for _, o := range r.history.Observed {
+		if o.Aggregate == aggregate {
+			h.Observed = append(h.Observed, o)
+		}
+	}
+	return h
+}
+
 // History returns a copy of what was recorded so far.
 func (r *Recorder) History() History {
 	r.mu.Lock()

@@ -32,6 +32,7 @@ const (
 	ExpireLocks     Kind = "expire-locks"
 	MongoStepDown   Kind = "mongo-stepdown"
 	Blob503         Kind = "blob-503"
+	Poison          Kind = "poison"
 )
 
 // description is a kind, how long it lasts by itself (0: it is over at once), and what people are told.
@@ -59,6 +60,7 @@ var kinds = []description{
 	{ExpireLocks, 0, "every lock on a message or session runs out"},
 	{MongoStepDown, 2 * time.Second, "the primary steps down for the duration"},
 	{Blob503, 5 * time.Second, "Blob storage answers \"server busy\" for the duration"},
+	{Poison, 5 * time.Second, "the read model refuses an event: its aggregate is parked, and replayed after the duration"},
 }
 
 // Help lists the kinds for people, one a line.
@@ -72,6 +74,21 @@ func Help() string {
 		fmt.Fprintf(&b, "  %-22s %s\n", name, k.says)
 	}
 	return b.String()
+}
+
+// Description is a kind of harm, for people.
+type Description struct {
+	Kind Kind
+	Says string
+}
+
+// Kinds returns all kinds of harm.
+func Kinds() []Description {
+	all := make([]Description, len(kinds))
+	for i, k := range kinds {
+		all[i] = Description{k.kind, k.says}
+	}
+	return all
 }
 
 // OnServers says that the harm is done by the embedded servers.

@@ -43,6 +43,13 @@ const (
 	EnvBlob       = emulator.EnvBlob
 )
 
+// The values of --console that are no address of the user's: the default, which is UsualConsole on a terminal and none
+// elsewhere, and where the console is served by default; if that port is taken, another one is used.
+const (
+	AutoConsole  = "auto"
+	UsualConsole = "127.0.0.1:8090"
+)
+
 // Options is a checked command line.
 type Options struct {
 	Producers  int
@@ -61,6 +68,8 @@ type Options struct {
 	Report     string // a path; empty: none
 	Quiet      bool
 	Logs       string // a directory for the services' logs; empty: a temporary one, kept after a failure
+	Console    string // the address of the console, or [AutoConsole]; empty: there is none
+	Keep       bool   // the console stays after the verdict, until a signal
 	Services   string // the directory of the services' programs; empty: they are built
 
 	// Input holds the events of --input; nil: generate Generate events.
@@ -129,6 +138,8 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.StringVar(&o.Report, "report", "", "`file` to write the report to, as JSON")
 	fs.StringVar(&o.Logs, "logs", "", "`directory` to keep the services' logs in (default: kept only after a failure)")
 	fs.StringVar(&o.Services, "services", "", "`directory` with the services' programs, such as bin after make build (default: they are built for this run)")
+	fs.StringVar(&o.Console, "console", AutoConsole, "`address` of the console, pages that show the run, on this machine alone, such as 127.0.0.1:8090;\nauto: that one if this is a terminal, else none; empty: none")
+	fs.BoolVar(&o.Keep, "keep", false, "leave the console up after the verdict, until Ctrl-C")
 	fs.BoolVar(&o.Quiet, "quiet", false, "no live view; the result only")
 	fs.Usage = func() {}
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -222,11 +233,11 @@ func (o Options) contradictions(given map[string]bool) []string {
 		for _, flag := range []string{"azurite", "latency", "ports", "servicebus-config", "stack-only"} {
 			problem(given[flag], "--%s is about the embedded servers, and --external starts none: leave one of them out", flag)
 		}
-		for _, a := range o.Chaos {
-			problem(a.Kind.OnServers(), "--chaos %s needs the embedded servers, and --external starts none: leave one of them out", a.Kind)
-		}
 	}
-	problem(o.Azurite && o.Chaos.Has(chaos.Blob503), "--chaos %s is done by the in-process blob server: leave --azurite out", chaos.Blob503)
+	for _, a := range o.Chaos {
+		why := o.Refuses(a.Kind)
+		problem(why != "", "--chaos %s", why)
+	}
 	problem(given["env-file"] && !o.StackOnly, "--env-file has the settings of --stack-only, and other runs start the services themselves: leave it out")
 	problem(given["mongo-snapshot"] && !o.StackOnly, "--mongo-snapshot keeps the data of --stack-only, and every other run begins with none: leave it out")
 	if o.StackOnly {
@@ -235,6 +246,19 @@ func (o Options) contradictions(given map[string]bool) []string {
 		}
 	}
 	return problems
+}
+
+// Refuses returns why a kind of harm cannot be done in this run; empty if it can.
+func (o Options) Refuses(k chaos.Kind) string {
+	switch {
+	case o.External && k.OnServers():
+		return fmt.Sprintf("%s needs the embedded servers, and --external starts none: leave one of them out", k)
+	case o.Azurite && k == chaos.Blob503:
+		return fmt.Sprintf("%s is done by the in-process blob server: leave --azurite out", k)
+	case k == chaos.Poison && (o.Projection != Timeline || o.Follow.URI != ""):
+		return fmt.Sprintf("%s is done to the read model %s of events that this command inserts: leave out --projection and --follow", k, Timeline)
+	}
+	return ""
 }
 
 // tooLate lists the harm that would come after the load has ended, and meet nothing. How long a load at full speed takes, nobody knows.

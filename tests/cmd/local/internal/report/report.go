@@ -24,6 +24,8 @@ type Failover struct {
 	// MeasuredBy is "publish", or "takeover" where nothing was left to publish (or nobody watched the broker): then
 	// FirstPublishAfterMs is LeadsAfterMs.
 	MeasuredBy string `json:"measured_by"`
+	// Epoch is that of the leader that was taken away.
+	Epoch int64 `json:"-"`
 }
 
 // The values of Failover.MeasuredBy.

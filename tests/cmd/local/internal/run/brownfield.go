@@ -2,9 +2,7 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/shared/retry"
-	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
@@ -128,17 +125,11 @@ func (r *runner) verify(ctx context.Context) error {
 
 // operate runs one command with the settings of the projectors, and returns the first line of what it printed.
 func (r *runner) operate(ctx context.Context, command string) (string, error) {
-	slot := r.projectors[0]
-	env := append(slices.Clone(slot.Env), "SOURCE_DATABASE="+r.places.source, "SOURCE_COLLECTION="+r.places.collection, "BLOB_CONTAINER="+r.places.container)
-	code, said, err := child.Command(ctx, env, slot.Program, command)
-	switch {
-	case err != nil:
-		return "", err
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case code != 0:
-		return "", errors.New("projector " + command + ": " + strings.TrimSpace(said))
-	}
-	first, _, _ := strings.Cut(said, "\n")
-	return first, nil
+	said, err := r.command(ctx, command)
+	return firstLine(said), err
+}
+
+func firstLine(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	return first
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -50,7 +51,7 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 			OutOfOrder:          history.Count(violations, history.ErrReordered),
 			Mismatches:          compared.Mismatches,
 			DuplicatesPublished: report.Unknown,
-			Parked:              r.parked(),
+			Parked:              r.parked(ctx),
 			DeadLettered:        report.Unknown,
 			Failovers:           r.failovers.measured(),
 			LatencyMs:           r.rec.Latency(),
@@ -100,7 +101,14 @@ func (r *runner) witnessed() history.History {
 	return h
 }
 
-func (r *runner) parked() int64 {
+func (r *runner) parked(ctx context.Context) int64 {
+	if r.options.Projection == flags.Timeline && r.readModel != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if n, err := r.parkedNow(ctx); err == nil {
+			return n
+		}
+	}
 	var n int64
 	for _, s := range r.projectors {
 		n = max(n, s.LastStatus().Parked) // each tells what is in the read model

@@ -67,6 +67,8 @@ func (r *runner) disturb(ctx context.Context, a chaos.Action) error {
 		r.event(fmt.Sprintf("blob-503: Blob storage is busy for %s", a.For))
 		r.stack.Blob.Fail(http.StatusServiceUnavailable, a.For)
 		return r.after(ctx, a, func() {}) // the server ends it by itself
+	case chaos.Poison:
+		return r.poison(ctx, a)
 	default:
 		return fmt.Errorf("do %s: this command does not know how", a.Kind)
 	}

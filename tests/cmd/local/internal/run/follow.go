@@ -39,6 +39,7 @@ func (r *runner) follow(ctx context.Context, stop <-chan struct{}, data *data) e
 	harming, stopHarm := context.WithCancel(ctx)
 	defer stopHarm()
 	group.Go(func() error { return r.harm(harming) })
+	group.Go(func() error { return r.pressed(harming) })
 	group.Go(func() error {
 		select {
 		case <-ctx.Done():

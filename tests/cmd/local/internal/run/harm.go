@@ -36,6 +36,7 @@ type failovers struct {
 	epoch   int64      // of the leader that got the signal
 	over    int64      // leader actions that are done
 	allDone bool       // every planned action, of every kind, is done and mended
+	pressed int        // actions that a person asked for and that are not over
 	list    []report.Failover
 }
 
@@ -78,7 +79,14 @@ func (f *failovers) setDone() {
 func (f *failovers) done() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.allDone
+	return f.allDone && f.pressed == 0
+}
+
+// press counts actions of a person that begin (1) and that are over (-1).
+func (f *failovers) press(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pressed += n
 }
 
 func (f *failovers) measured() []report.Failover {
@@ -147,6 +155,8 @@ func (r *runner) due(ctx context.Context, a chaos.Action) error {
 
 // takeLeader signals the leader and measures until its successor publishes.
 func (r *runner) takeLeader(ctx context.Context, a chaos.Action, later *errgroup.Group) error {
+	r.onLeader.Lock()
+	defer r.onLeader.Unlock()
 	slot, before, err := r.someLeader(ctx, a)
 	if err != nil {
 		return err
@@ -175,11 +185,21 @@ func (r *runner) takeLeader(ctx context.Context, a chaos.Action, later *errgroup
 	}
 	f, err := r.awaitSuccessor(ctx, before, at, continued)
 	if f != nil {
-		f.Kind, f.AtMs = string(a.Kind), atElapsed.Milliseconds()
+		f.Kind, f.AtMs, f.Epoch = string(a.Kind), atElapsed.Milliseconds(), before.Epoch
 	}
 	r.failovers.end(f)
 	r.rec.LeaderReplaced(before.Epoch, time.Now())
 	return err
+}
+
+// pressedOne does what a person asked for, and returns when it is over.
+func (r *runner) pressedOne(ctx context.Context, a chaos.Action) error {
+	if !a.Kind.OnLeader() {
+		return r.disturb(ctx, a)
+	}
+	var later errgroup.Group
+	err := r.takeLeader(ctx, a, &later)
+	return errors.Join(err, later.Wait())
 }
 
 func signalName(s syscall.Signal) string {

@@ -17,8 +17,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/mongo"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/source"
@@ -55,12 +57,16 @@ type runner struct {
 	memory    memory
 	moved     atomic.Int64   // unix nanoseconds of the last event that is not in the recorder
 	verdict   source.Verdict // with --follow; written by follow, read by check behind it
+	console   consoles
+	readModel *mongo.Database // set before the services run
+	onLeader  sync.Mutex      // one leader is taken away at a time
 }
 
 // Run runs once and returns what came out. stop, when closed, ends a run that has no end of its own: what was inserted
 // is still checked. ctx ends any run at once. The outcome is complete only when the error is nil; the directory of the
 // services' logs is kept unless everything came out right.
-func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.Live) (outcome report.Outcome, err error) {
+// concluded is called with the outcome before the console ends.
+func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.Live, concluded func(report.Outcome)) (outcome report.Outcome, err error) {
 	dir, err := os.MkdirTemp("", "sluice-local-")
 	if err != nil {
 		return outcome, fmt.Errorf("make a directory for programs and logs: %w", err)
@@ -69,6 +75,8 @@ func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.
 	defer func() {
 		err = errors.Join(err, r.tidy(dir, errors.Is(err, ErrInterrupted) || (err == nil && outcome.OK())))
 	}()
+	r.console.presses = make(chan chaos.Action)
+	live.Watch(r.console.heard)
 	if o.Logs != "" {
 		r.logs = o.Logs
 	} else if err := os.Mkdir(r.logs, 0o755); err != nil {
@@ -90,10 +98,17 @@ func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.
 	if err := r.openStack(ctx, stopped, servers); err != nil {
 		return outcome, err
 	}
+	if err := r.openConsole(ctx); err != nil {
+		return outcome, errors.Join(err, func() error { stopServing(); return servers.Wait() }())
+	}
+	defer func() { err = errors.Join(err, r.console.close()) }()
 	body, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	context.AfterFunc(stopped, func() { cancel(errors.New("the embedded stack stopped")) })
-	outcome, err = r.pipeline(body, stop, producer, projector)
+	if outcome, err = r.pipeline(body, stop, producer, projector); err == nil {
+		concluded(outcome)
+		r.concluded(ctx, stop, outcome)
+	}
 	stopServing()
 	return outcome, errors.Join(err, servers.Wait())
 }
@@ -141,6 +156,7 @@ func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, p
 	}
 	defer func() { err = errors.Join(err, data.close(context.WithoutCancel(ctx))) }()
 
+	r.readModel = data.readModel
 	if err := r.fillSource(ctx, data); err != nil {
 		return outcome, err
 	}
@@ -166,6 +182,7 @@ func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, p
 	}
 	workErr := work(ctx, stop, data)
 
+	r.freeze(ctx)
 	stopServices()
 	workErr = errors.Join(workErr, running())
 	stopBackground()
@@ -201,6 +218,7 @@ func (r *runner) work(ctx context.Context, stop <-chan struct{}, data *data) err
 		r.before.await(loading)
 		return r.harm(loading)
 	})
+	group.Go(func() error { return r.pressed(loading) })
 	group.Go(func() error {
 		defer stopLoading()
 		return r.awaitDone(ctx, stop, stopLoading, data)

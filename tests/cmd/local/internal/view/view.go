@@ -59,6 +59,7 @@ type Live struct {
 	terminal bool
 	columns  func() int // of the terminal, whose size may change at any time
 	quiet    bool
+	watch    func(at time.Duration, text string) // may be nil
 
 	mu    sync.Mutex    // guards what follows, and the order on w
 	lines int           // of the block that is on the screen
@@ -121,8 +122,14 @@ func (l *Live) Every() time.Duration {
 	return plainEvery
 }
 
+// Watch calls each with every event, also of a quiet view. It is called before the first event.
+func (l *Live) Watch(each func(at time.Duration, text string)) { l.watch = each }
+
 // Event shows a line that stays.
 func (l *Live) Event(at time.Duration, text string) {
+	if l.watch != nil {
+		l.watch(at, text)
+	}
 	if l.quiet {
 		return
 	}

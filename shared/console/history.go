@@ -1,0 +1,162 @@
+package console
+
+import "time"
+
+const (
+	// kept is how many samples are kept: ten minutes.
+	kept = 600
+	// maxTerms is how many terms are kept.
+	maxTerms = 50
+	// recent is the number of samples over which a rate is computed.
+	recent = 3
+)
+
+// sample holds the numbers of one View. Those below 0 are unknown.
+type sample struct {
+	at                                          time.Time
+	inserted, published, applied                int64
+	inFlight, active, dead, parked, lag, margin int64
+	sessions                                    int64
+}
+
+// term is one leadership as the console saw it.
+type term struct {
+	Stream, Leader string
+	Epoch          int64
+	From, Seen     time.Time
+	// Ended is how it ended, and Failover how long it took until the next leader; empty while it
+	// lasts.
+	Ended, Failover string
+	Current         bool
+}
+
+// history holds ten minutes of samples, and the newest terms. The zero value is ready to use; its
+// owner guards it.
+type history struct {
+	samples [kept]sample
+	count   int64  // samples ever added
+	terms   []term // oldest first
+}
+
+// add records a View.
+func (h *history) add(v View) {
+	h.samples[h.count%kept] = sampleOf(v)
+	h.count++
+	for _, s := range v.Streams {
+		h.follow(v, s)
+	}
+}
+
+// follow records who leads a stream.
+func (h *history) follow(v View, s Stream) {
+	last := -1
+	for i, t := range h.terms {
+		if t.Stream == s.Name {
+			last = i
+		}
+	}
+	if s.Leader == "" {
+		if last >= 0 && h.terms[last].Current {
+			h.end(&h.terms[last], v)
+		}
+		return
+	}
+	if last >= 0 && h.terms[last].Epoch == s.Epoch && h.terms[last].Leader == s.Leader {
+		t := &h.terms[last]
+		t.Seen, t.Current, t.Ended, t.Failover = v.At, true, "", ""
+		return
+	}
+	if last >= 0 {
+		t := &h.terms[last]
+		if t.Current {
+			h.end(t, v)
+		}
+		if t.Failover == "" {
+			t.Failover = "within " + duration(v.At.Sub(t.Seen))
+		}
+	}
+	h.terms = append(h.terms, term{Stream: s.Name, Leader: s.Leader, Epoch: s.Epoch, From: v.At, Seen: v.At, Current: true})
+	h.terms = h.terms[max(0, len(h.terms)-maxTerms):]
+}
+
+func (h *history) end(t *term, _ View) {
+	t.Current, t.Ended = false, "its leader no longer leads"
+}
+
+// measured adds to the terms what the run of a local stack has measured.
+func measured(terms []term, r *Run) []term {
+	if r == nil {
+		return terms
+	}
+	for i := range terms {
+		for _, f := range r.Failovers {
+			if f.Epoch == terms[i].Epoch {
+				terms[i].Ended = f.Kind
+				terms[i].Failover = milliseconds(float64(f.PublishAfterMS)) + " until the next leader published"
+			}
+		}
+	}
+	return terms
+}
+
+func sampleOf(v View) sample {
+	s := sample{at: v.At, inserted: -1, active: -1, dead: -1, parked: -1, lag: -1, margin: -1, inFlight: -1, sessions: -1}
+	for _, of := range v.Streams {
+		s.published += of.Published
+		add(&s.inFlight, of.InFlight)
+		if of.FenceMarginMS != nil {
+			s.margin = *of.FenceMarginMS
+		}
+	}
+	for _, of := range v.Projections {
+		s.applied += of.Applied
+		add(&s.parked, of.Parked)
+		add(&s.sessions, of.SessionsHeld)
+		if of.LagMS != nil {
+			s.lag = max(s.lag, *of.LagMS)
+		}
+	}
+	if v.Queue != nil {
+		add(&s.active, v.Queue.Active)
+		add(&s.dead, v.Queue.Dead())
+	}
+	if v.Run != nil {
+		s.inserted = v.Run.Inserted
+	}
+	return s
+}
+
+// add adds a known number to a sum that is below 0 while it is unknown.
+func add(sum, n *int64) {
+	if n != nil {
+		*sum = max(*sum, 0) + *n
+	}
+}
+
+// series returns the values of the newest samples, oldest first.
+func (h *history) series(value func(sample) int64) []float64 {
+	n := min(h.count, kept)
+	values := make([]float64, 0, n)
+	for i := h.count - n; i < h.count; i++ {
+		values = append(values, float64(value(h.samples[i%kept])))
+	}
+	return values
+}
+
+// rates returns how much a counter grew a second, at each of the newest samples. A counter that
+// falls, as when a process is replaced, gives 0.
+func (h *history) rates(value func(sample) int64) []float64 {
+	n := min(h.count, kept)
+	values := make([]float64, 0, n)
+	for i := h.count - n; i < h.count; i++ {
+		before := max(i-recent, h.count-n)
+		a, b := h.samples[before%kept], h.samples[i%kept]
+		took := b.at.Sub(a.at).Seconds()
+		if took <= 0 || value(a) < 0 || value(b) < value(a) {
+			values = append(values, 0)
+			continue
+		}
+		values = append(values, float64(value(b)-value(a))/took)
+	}
+	return values
+}

@@ -1,0 +1,270 @@
+package console
+
+import (
+	"context"
+	"html/template"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluice-cdc/sluice/shared/terminal"
+)
+
+// page is a page of the console.
+type page struct {
+	path, Name string
+	// Regions are the templates of the parts that the stream replaces; Fixed is that of what is
+	// behind them, such as forms.
+	Regions []string
+	Fixed   string
+	// shown reports whether a home has the page, and Hidden that the navigation leaves it out.
+	shown  func(*Home) bool
+	Hidden bool
+}
+
+// Path is the page's path, for templates.
+func (p *page) Path() string { return p.path }
+
+func always(*Home) bool { return true }
+
+// pages are all pages, in the order of the navigation.
+var pages = []page{
+	{path: "/", Name: "Flow", Regions: []string{"run", "flow", "events"}, Fixed: "harm", shown: always},
+	{path: "/leadership", Name: "Leadership", Regions: []string{"leadership"}, Fixed: "harm-leader", shown: always},
+	{path: "/parked", Name: "Parked", Regions: []string{"parked"}, Fixed: "harm-poison", shown: always},
+	{
+		path: "/parked/aggregate", Name: "Parked aggregate", Regions: []string{"aggregate"}, Fixed: "repair", Hidden: true,
+		shown: func(h *Home) bool { return h.Show != nil },
+	},
+	{path: "/streams", Name: "Streams", Regions: []string{"streams"}, shown: always},
+	{path: "/builds", Name: "Builds and snapshots", Regions: []string{"builds"}, shown: always},
+	{path: "/trace", Name: "Trace", Regions: []string{"trace"}, Fixed: "", shown: func(h *Home) bool { return h.Trace != nil }},
+}
+
+func pageAt(path string) *page {
+	for i := range pages {
+		if pages[i].path == path {
+			return &pages[i]
+		}
+	}
+	return nil
+}
+
+var templates = template.Must(template.New("console").Funcs(functions).ParseFS(assets, "assets/*.html"))
+
+// model is what the templates read.
+type model struct {
+	Base, Title, Token string
+	Home               *Home
+	Page               *page
+	Pages              []*page
+	View               View
+	Answers            []answer
+	Terms              []term // newest first
+	Aggregate          string // that the page is about
+	Parked             []Parked
+	Groups             []group
+	Shown              Parked
+	Trace              Trace
+	Problem            string // why the page has no content
+	Rows               map[string]template.HTML
+
+	history history
+}
+
+// group are parked aggregates of one reason.
+type group struct {
+	Reason     string
+	Aggregates []Parked
+}
+
+// rendered are the regions of a page; once renders them.
+type rendered struct{ get func() map[string]string }
+
+// regions returns the HTML of a page's regions for the present View. All streams of a page share
+// one rendering.
+func (c *Console) regions(ctx context.Context, p *page, aggregate string) map[string]string {
+	key := p.path + "?" + aggregate
+	c.mu.Lock()
+	r, ok := c.pages[key]
+	if !ok {
+		r = rendered{sync.OnceValue(func() map[string]string {
+			m, _ := c.model(context.WithoutCancel(ctx), p, aggregate)
+			html := map[string]string{}
+			for _, name := range append([]string{"answers", "problems", "head"}, p.Regions...) {
+				html[name] = m.render(name)
+			}
+			return html
+		})}
+		c.pages[key] = r
+	}
+	c.mu.Unlock()
+	return r.get()
+}
+
+// Region renders a region for the page.
+func (m *model) Region(name string) template.HTML { return template.HTML(m.render(name)) } //nolint:gosec // by a template
+
+func (m *model) render(name string) string {
+	var b strings.Builder
+	if err := templates.ExecuteTemplate(&b, "region-"+name, m); err != nil {
+		return template.HTMLEscapeString(err.Error())
+	}
+	return b.String()
+}
+
+// Harm returns the harm of the kinds named, all of them without a name.
+func (m *model) Harm(kinds ...string) (list []Harm) {
+	for _, h := range m.Home.Harms {
+		if len(kinds) == 0 || slices.Contains(kinds, h.Kind) {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// Spark returns a sparkline by the name of its series, and Rate the newest value of one.
+func (m *model) Spark(name string) template.HTML {
+	s := seriesOf[name]
+	return sparkline(s.label, s.unit, m.values(name))
+}
+
+// Rate returns the newest value of a series as text.
+func (m *model) Rate(name string) string {
+	values := m.values(name)
+	if len(values) == 0 || values[len(values)-1] < 0 {
+		return "–"
+	}
+	return short(values[len(values)-1])
+}
+
+func (m *model) values(name string) []float64 {
+	s := seriesOf[name]
+	if s.rate {
+		return m.history.rates(s.value)
+	}
+	return m.history.series(s.value)
+}
+
+// seriesOf are the series by name.
+var seriesOf = map[string]struct {
+	label, unit string
+	rate        bool
+	value       func(sample) int64
+}{
+	"inserted":  {"inserted a second", "", true, func(s sample) int64 { return s.inserted }},
+	"published": {"published a second", "", true, func(s sample) int64 { return s.published }},
+	"applied":   {"applied a second", "", true, func(s sample) int64 { return s.applied }},
+	"in-flight": {"events in flight", "", false, func(s sample) int64 { return s.inFlight }},
+	"active":    {"messages that wait", "", false, func(s sample) int64 { return s.active }},
+	"margin":    {"fence margin", " ms", false, func(s sample) int64 { return s.margin }},
+	"lag":       {"lag", " ms", false, func(s sample) int64 { return s.lag }},
+	"parked":    {"parked aggregates", "", false, func(s sample) int64 { return s.parked }},
+}
+
+// model returns what a page shows now; found is false if it is about an aggregate that is not there.
+func (c *Console) model(ctx context.Context, p *page, aggregate string) (m *model, found bool) {
+	c.mu.Lock()
+	m = &model{
+		Base: c.home.Base, Title: title(p.Name, c.home.Title), Token: c.token, Home: &c.home, Page: p, View: c.view,
+		Answers: slices.Clone(c.answers), Aggregate: aggregate, history: c.history,
+	}
+	m.history.terms = nil
+	m.Terms = slices.Clone(c.history.terms)
+	c.mu.Unlock()
+	m.Terms = measured(m.Terms, m.View.Run)
+	slices.Reverse(m.Terms)
+	for i := range pages {
+		if !pages[i].Hidden && pages[i].shown(&c.home) {
+			m.Pages = append(m.Pages, &pages[i])
+		}
+	}
+	var err error
+	switch {
+	case p.path == "/parked" && c.home.Parked != nil:
+		m.Parked, err = lookUp(ctx, c, "parked", c.home.Parked)
+		m.Groups = grouped(m.Parked)
+	case p.path == "/parked/aggregate" && aggregate != "":
+		m.Shown, err = lookUp(ctx, c, "show "+aggregate, func(ctx context.Context) (Parked, error) { return c.home.Show(ctx, aggregate) })
+	case p.path == "/trace" && aggregate != "":
+		m.Trace, err = lookUp(ctx, c, "trace "+aggregate, func(ctx context.Context) (Trace, error) { return c.home.Trace(ctx, aggregate) })
+	}
+	if err != nil {
+		m.Problem = terminal.Lines(err.Error())
+	}
+	return m, err == nil
+}
+
+// grouped returns parked aggregates by reason.
+func grouped(all []Parked) (groups []group) {
+	by := map[string][]Parked{}
+	for _, p := range all {
+		by[p.Reason] = append(by[p.Reason], p)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(by)) {
+		groups = append(groups, group{reason, by[reason]})
+	}
+	return groups
+}
+
+const (
+	// lookUpFor is how long an answer of the services is shown before they are asked again.
+	lookUpFor = 2 * time.Second
+	// maxLookUps bounds the answers that are kept.
+	maxLookUps = 32
+)
+
+// lookUps are answers of the services that a View does not contain.
+type lookUps struct {
+	mu sync.Mutex // guards by
+	by map[string]*lookedUp
+}
+
+type lookedUp struct {
+	mu    sync.Mutex // guards everything below; held while the services are asked
+	at    time.Time
+	value any
+	err   error
+}
+
+// lookUp returns an answer that is at most two seconds old.
+func lookUp[T any](ctx context.Context, c *Console, key string, ask func(context.Context) (T, error)) (T, error) {
+	c.lookUps.mu.Lock()
+	if c.lookUps.by == nil || len(c.lookUps.by) >= maxLookUps {
+		c.lookUps.by = map[string]*lookedUp{}
+	}
+	one := c.lookUps.by[key]
+	if one == nil {
+		one = &lookedUp{}
+		c.lookUps.by[key] = one
+	}
+	c.lookUps.mu.Unlock()
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if one.at.IsZero() || time.Since(one.at) > lookUpFor {
+		asking, cancel := context.WithTimeout(ctx, viewTimeout)
+		defer cancel()
+		one.value, one.err = ask(asking)
+		one.at = time.Now()
+	}
+	value, _ := one.value.(T)
+	return value, one.err
+}
+
+// forget makes the next lookUp ask the services.
+func (c *Console) forget() {
+	c.lookUps.mu.Lock()
+	defer c.lookUps.mu.Unlock()
+	c.lookUps.by = nil
+}
+
+// InTheWay returns the message that a drop gives up: the one that parked the aggregate or, if an
+// operator parked it because of no event, the first one that waits.
+func (m *model) InTheWay() string {
+	if m.Shown.MessageID == "" && len(m.Shown.Waiting) > 0 {
+		return m.Shown.Waiting[0].MessageID
+	}
+	return m.Shown.MessageID
+}

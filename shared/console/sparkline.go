@@ -1,0 +1,76 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strings"
+)
+
+const (
+	// window is the least number of samples across a sparkline: two minutes.
+	window = 120
+	// points is the most points of a sparkline.
+	points = 120
+	// sparkWidth and sparkHeight are the size of the drawing, in its own units.
+	sparkWidth, sparkHeight = 240, 36
+)
+
+// sparkline draws values as an image with a name for those who cannot see it. Values below 0 are
+// unknown and are left out.
+func sparkline(name, unit string, values []float64) template.HTML {
+	span := max(window, len(values))
+	bucket := max(1, int(math.Ceil(float64(span)/points)))
+	most, now := 0.0, math.NaN()
+	var drawn []float64
+	for i := 0; i < len(values); i += bucket {
+		top := -1.0
+		for _, v := range values[i:min(i+bucket, len(values))] {
+			top = max(top, v)
+		}
+		drawn, most = append(drawn, top), max(most, top)
+	}
+	if len(values) > 0 && values[len(values)-1] >= 0 {
+		now = values[len(values)-1]
+	}
+	minutes := int(math.Ceil(float64(span) / 60))
+	label := fmt.Sprintf("%s, last %d minutes: no values", name, minutes)
+	if !math.IsNaN(now) {
+		label = fmt.Sprintf("%s, last %d minutes: now %s%s, at most %s%s", name, minutes, short(now), unit, short(most), unit)
+	}
+	var line strings.Builder
+	step := float64(sparkWidth) / float64(span/bucket)
+	x := float64(sparkWidth) - step*float64(len(drawn)-1)
+	first, last := -1.0, -1.0
+	for i, v := range drawn {
+		if v < 0 {
+			continue
+		}
+		at := max(0, x+float64(i)*step)
+		y := float64(sparkHeight-2) - v/max(most, 1)*float64(sparkHeight-5)
+		if first < 0 {
+			first = at
+		}
+		last = at
+		fmt.Fprintf(&line, "%.1f,%.1f ", at, y)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`,
+		sparkWidth, sparkHeight, template.HTMLEscapeString(label))
+	if first >= 0 {
+		fmt.Fprintf(&b, `<polygon points="%.1f,%d %s%.1f,%d"/>`, first, sparkHeight, line.String(), last, sparkHeight)
+		fmt.Fprintf(&b, `<polyline points="%s"/>`, strings.TrimSpace(line.String()))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // numbers, and an escaped label
+}
+
+// short writes a number as people read it in a line.
+func short(v float64) string {
+	switch {
+	case v >= 10 || v == math.Trunc(v):
+		return count(int64(math.Round(v)))
+	default:
+		return fmt.Sprintf("%.1f", v)
+	}
+}
