@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// window is the least number of samples across a sparkline: two minutes.
-	window = 120
+	// window is the least number of samples across a sparkline: one minute.
+	window = 60
 	// points is the most points of a sparkline.
 	points = 120
 	// sparkWidth and sparkHeight are the size of the drawing, in its own units.
@@ -34,9 +34,9 @@ func sparkline(name, unit string, values []float64) template.HTML {
 		now = values[len(values)-1]
 	}
 	minutes := int(math.Ceil(float64(span) / 60))
-	label := fmt.Sprintf("%s, last %d minutes: no values", name, minutes)
+	label := fmt.Sprintf("%s, last %d min: no values", name, minutes)
 	if !math.IsNaN(now) {
-		label = fmt.Sprintf("%s, last %d minutes: now %s%s, at most %s%s", name, minutes, short(now), unit, short(most), unit)
+		label = fmt.Sprintf("%s, last %d min: now %s%s, at most %s%s", name, minutes, short(now), unit, short(most), unit)
 	}
 	var line strings.Builder
 	step := float64(sparkWidth) / float64(span/bucket)

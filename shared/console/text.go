@@ -31,6 +31,7 @@ var functions = template.FuncMap{
 	"stamp":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"duration": duration,
 	"offset":   offset,
+	"deref":    func(n *int64) int64 { return *n },
 	"percent":  percent,
 }
 
@@ -90,7 +91,7 @@ func duration(d time.Duration) string {
 // offset writes the time of a run's event.
 func offset(d time.Duration) string {
 	if d < 0 {
-		return "before"
+		return ""
 	}
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }

@@ -118,7 +118,7 @@ type Run struct {
 	Waiting string `json:"waiting,omitempty"`
 	// Failovers are the leaders that were taken away, oldest first.
 	Failovers []Failover `json:"failovers,omitempty"`
-	// Events are the newest lines of the run, newest last.
+	// Events are the newest lines of the run, newest first.
 	Events []Event `json:"events,omitempty"`
 	// Verdict is the first line of the result, and Summary all of it; empty until the end.
 	Verdict string `json:"verdict,omitempty"`
@@ -165,7 +165,7 @@ type Letter struct {
 	Reason    string `json:"reason"`
 }
 
-// Trace is what is known of the newest events of one aggregate, oldest first.
+// Trace is what is known of the newest events of one aggregate, newest first.
 type Trace struct {
 	Steps []Step `json:"steps"`
 	// Guard describes what the read model has recorded of the aggregate; empty if it has nothing.

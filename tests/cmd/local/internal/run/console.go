@@ -165,6 +165,7 @@ func (r *runner) viewed(ctx context.Context) console.View {
 	}
 	r.console.mu.Lock()
 	view.Run.Events, view.Run.Waiting = slices.Clone(r.console.events), r.console.waiting
+	slices.Reverse(view.Run.Events)
 	r.console.mu.Unlock()
 	if verdict != nil {
 		var summary strings.Builder
@@ -367,7 +368,8 @@ func (r *runner) trace(ctx context.Context, aggregate string) (console.Trace, er
 			}
 		}
 	}
-	trace.Steps = steps[max(0, len(steps)-tracedEvents):]
+	trace.Steps = slices.Clone(steps[max(0, len(steps)-tracedEvents):])
+	slices.Reverse(trace.Steps)
 	return trace, nil
 }
 
