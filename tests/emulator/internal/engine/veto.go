@@ -48,7 +48,7 @@ func (e *Engine) vetoed(txn *Txn, ns NS, id bson.RawValue, document bson.Raw) er
 	}
 	for _, v := range e.vetoes {
 		if code := v.of(w); code != 0 {
-			return mongoerr.New(code, "the write of %v in %s is refused, as the test wants", w.ID, ns)
+			return mongoerr.New(code, "the write of %v in %s is refused by a rule of the server", w.ID, ns)
 		}
 	}
 	return nil
