@@ -61,9 +61,9 @@ case "$*" in
 *"blob download"*) cp "$dir/job.$(flag --name "$@" | sed 's/.*\.//')" "$(flag --file "$@")" ;;
 esac`
 
-// deployment is what azd and Azure would do in the procedure, on the embedded servers: subscriptions
-// for the versions that are listed, and for each an app and a job with the settings that the
-// templates give them.
+// deployment is what azd and Azure would do in the procedure, on the embedded servers:
+// subscriptions for the versions that are listed, and for each an app and a job with the settings
+// that the templates give them.
 type deployment struct {
 	*testing.T
 	dir     string
@@ -191,9 +191,9 @@ func (d *deployment) follow(step page.Step) {
 	}
 }
 
-// G1, G3: the runbook's procedure for a new version is followed word by word, by the scripts and the
-// templates, while events are committed: each command prints what the page shows, and readers see
-// each event once, in whichever version.
+// G1, G3: the runbook's procedure for a new version is followed word by word, by the scripts and
+// the templates, while events are committed: each command prints what the page shows, and readers
+// see each event once, in whichever version.
 func TestG3TheProcedureForANewVersionInAzureIsFollowed(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("the scripts are for bash")

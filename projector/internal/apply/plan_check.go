@@ -18,7 +18,8 @@ func (e promiseError) Is(target error) bool { return target == projection.ErrPer
 
 func broken(format string, args ...any) error { return promiseError{fmt.Sprintf(format, args...)} }
 
-var errNotOneUpdate = broken("the writes of one event cannot be expressed as one update: they write to the same field in ways that exclude each other")
+// ErrNotOneUpdate is a mistake in the code of a [projection.OneDocument].
+var ErrNotOneUpdate = broken("the writes of one event cannot be expressed as one update: they write to the same field in ways that exclude each other")
 
 // check checks the writes against the rules: they name a collection and an id; those of a
 // [projection.Stored] go to collections that it declares; those of a [projection.OneDocument] go to
@@ -84,7 +85,7 @@ func Project(p projection.Projection, c envelope.Change) ([]projection.Write, er
 		return nil, err
 	}
 	if _, one := p.(projection.OneDocument); one && !newFold().foldIn(writes) {
-		return nil, errNotOneUpdate
+		return nil, ErrNotOneUpdate
 	}
 	return writes, nil
 }

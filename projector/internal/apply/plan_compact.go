@@ -74,3 +74,41 @@ func documentKey(w projection.Write) (string, error) {
 	normal := envelope.Normal(bson.RawValue{Type: kind, Value: value})
 	return collection + "\x00" + string(rune(normal.Type)) + string(normal.Value), nil
 }
+
+// Size returns about how many bytes writes take that are expressed as BSON.
+func Size(writes []projection.Write) (bytes int) {
+	for _, w := range writes {
+		bytes += 100
+		switch w := w.(type) {
+		case projection.ReplaceOne:
+			bytes += len(w.Document)
+		case projection.UpdateOne:
+			for _, op := range w.Ops {
+				bytes += len(op.Field) + sizeOf(op.Value)
+			}
+		}
+	}
+	return bytes
+}
+
+func sizeOf(value any) int {
+	switch v := value.(type) {
+	case bson.RawValue:
+		return len(v.Value)
+	case string:
+		return len(v)
+	case bson.A: // as folded operators have it
+		all := 0
+		for _, element := range v {
+			all += sizeOf(element)
+		}
+		return all
+	case bson.D:
+		all := 0
+		for _, e := range v {
+			all += len(e.Key) + sizeOf(e.Value)
+		}
+		return all
+	}
+	return 16
+}

@@ -123,7 +123,7 @@ func (a *Applier) chunksOf(groups []*group) []chunk {
 			n++
 		}
 		if n == 0 {
-			g.refused(1, ReasonPromise, errNotOneUpdate)
+			g.refused(1, ReasonPromise, ErrNotOneUpdate)
 			continue
 		}
 		model, makes := a.modelOf(g, n, f)

@@ -14,6 +14,16 @@ type taken struct {
 	span   span
 	all    []*apply.Built
 	events int64
+	bytes  int // about the size of the effects
+}
+
+// add adds an aggregate, unless it is nil.
+func (t *taken) add(f *fold) {
+	if f == nil {
+		return
+	}
+	built, size := f.end()
+	t.all, t.events, t.bytes = append(t.all, built), t.events+f.events, t.bytes+size
 }
 
 // ahead holds the ranges that are read while an earlier one is written. They are read by several

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -82,6 +81,9 @@ const (
 	// insert.
 	transactionOf = 100
 	insertOf      = 1000
+	// transactionWrites is how many writes aggregates may have together in one transaction, which
+	// MongoDB ends after a minute.
+	transactionWrites = 10_000
 )
 
 // Run builds what is left, and returns when every range is built or ctx ends; it can be run again
@@ -114,6 +116,7 @@ func (b *Builder) Run(ctx context.Context) (Report, error) {
 		return report(s, err)
 	}
 	defer b.ahead.drop()
+	alone, gone := 0, error(nil) // attempts to read one aggregate, and why there is no further one
 	for size := max(b.Chunk, 1); s.State == Building; {
 		begun, before := time.Now(), s.Events
 		var next *State
@@ -121,11 +124,16 @@ func (b *Builder) Run(ctx context.Context) (Report, error) {
 			if err := b.follows(ctx, s); err != nil {
 				return err
 			}
-			next, err = b.step(ctx, s, size)
+			next, err = b.step(ctx, s, size, gone)
 			return err
 		})
 		switch {
 		case errors.Is(err, errTooOld):
+			if size == 1 { // the range is one aggregate
+				if alone++; alone == attempts {
+					gone = tooLong(time.Since(begun), err)
+				}
+			}
 			size = max(size/2, 1)
 			if err := retry.Sleep(ctx, time.Second); err != nil {
 				return report(s, err)
@@ -134,7 +142,7 @@ func (b *Builder) Run(ctx context.Context) (Report, error) {
 		case err != nil:
 			return report(s, err)
 		}
-		s, size = next, min(2*size, max(b.Chunk, 1))
+		s, size, alone, gone = next, min(2*size, max(b.Chunk, 1)), 0, nil
 		if err := b.pause(ctx, begun, s, s.Events-before); err != nil {
 			return report(s, err)
 		}
@@ -269,9 +277,18 @@ func passes(err error) bool {
 	return (server || mongo.IsNetworkError(err) || mongo.IsTimeout(err)) && apply.Classify(err) == apply.Transient
 }
 
-// step builds the next range.
-func (b *Builder) step(ctx context.Context, s *State, size int64) (*State, error) {
-	t, err := b.take(ctx, s.Cursor, size)
+// attempts is how often a single aggregate is read that the source does not hold for long enough.
+const attempts = 3
+
+func tooLong(took time.Duration, err error) error {
+	return fmt.Errorf("its documents were read %d times, and each time the source forgot the moment before their end (the last time after %v). "+
+		"Raise minSnapshotHistoryWindowInSeconds of the source, 300 by default: %w", attempts, took.Round(time.Millisecond), err)
+}
+
+// step builds the next range. gone is the reason why the next aggregate cannot be read; nil if it
+// can.
+func (b *Builder) step(ctx context.Context, s *State, size int64, gone error) (*State, error) {
+	t, err := b.taking(ctx, s, size, gone)
 	if err != nil {
 		return nil, err
 	}
@@ -288,6 +305,26 @@ func (b *Builder) step(ctx context.Context, s *State, size int64) (*State, error
 		return nil, err
 	}
 	return b.advance(ctx, s, t)
+}
+
+// taking returns the next range, or the next aggregate as one that cannot be built.
+func (b *Builder) taking(ctx context.Context, s *State, size int64, gone error) (*taken, error) {
+	if gone == nil {
+		return b.take(ctx, s.Cursor, size)
+	}
+	id, err := b.id(ctx, s.Cursor, 0)
+	switch {
+	case err != nil:
+		return nil, err
+	case id.Type == 0: // it is gone
+		return b.take(ctx, s.Cursor, size)
+	}
+	at, err := b.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	name, _ := envelope.Text(id) // it has one of a few types
+	return &taken{span: span{To: id, At: at}, all: []*apply.Built{{Aggregate: name, Failed: gone}}}, nil
 }
 
 // readRange reads and folds the range behind a value, up to another one, as of a time of its own.
@@ -307,23 +344,24 @@ func (b *Builder) readRange(ctx context.Context, from, to bson.RawValue) (*taken
 				return err
 			}
 		}
-		t.events, err = r.read(ctx, func(built *apply.Built) error {
-			t.all = append(t.all, built)
-			return nil
-		})
-		return err
+		return r.read(ctx, t)
 	})
 }
 
 func (b *Builder) write(ctx context.Context, guards apply.Build, all []*apply.Built) error {
-	of := transactionOf
+	most := transactionOf
 	if _, one := b.Projection.(projection.OneDocument); one {
-		of = insertOf
+		most = insertOf
 	}
-	for some := range slices.Chunk(all, of) {
-		if err := b.persist(ctx, func() error { return b.Applier.Build(ctx, guards, some) }); err != nil {
+	for len(all) > 0 {
+		n, writes := 0, 0
+		for ; n < min(most, len(all)) && (n == 0 || writes+len(all[n].Writes) <= transactionWrites); n++ {
+			writes += len(all[n].Writes)
+		}
+		if err := b.persist(ctx, func() error { return b.Applier.Build(ctx, guards, all[:n]) }); err != nil {
 			return err
 		}
+		all = all[n:]
 	}
 	return nil
 }

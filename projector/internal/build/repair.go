@@ -86,10 +86,14 @@ func (r *Repairer) Holds(ctx context.Context, aggregate string) (bool, error) {
 // holds. What passes, such as a database that is away, is waited out. Errors: those of
 // [apply.Applier.Repair], and a document that the projection refuses.
 func (r *Repairer) Repair(ctx context.Context, seen apply.Aggregate) error {
-	for {
+	for n := 1; ; n++ {
+		began := time.Now()
 		err := r.persist(ctx, func() error { return r.repair(ctx, seen) })
 		if !errors.Is(err, errTooOld) {
 			return err
+		}
+		if n == attempts {
+			return tooLong(time.Since(began), err)
 		}
 		if err := retry.Sleep(ctx, time.Second); err != nil {
 			return err
@@ -144,10 +148,7 @@ func (r *Repairer) read(ctx context.Context, from *mongo.Collection, name string
 	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
 	state := newFold(r.Projection, name)
 	for cursor.Next(ctx) {
-		c, other, err := r.Source.Inserts(cursor.Current)
-		if err != nil {
-			return nil, err
-		}
+		c, other := r.Source.Inserts(cursor.Current)
 		if c.Aggregate != name {
 			continue
 		}
@@ -162,5 +163,6 @@ func (r *Repairer) read(ctx context.Context, from *mongo.Collection, name string
 	if err := cursor.Err(); err != nil {
 		return nil, fmt.Errorf("read %s: %w", r.Source, err)
 	}
-	return &aggregate{state.end(), state.events}, nil
+	built, _ := state.end()
+	return &aggregate{built, state.events}, nil
 }

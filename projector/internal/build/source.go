@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
-	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
@@ -258,8 +257,13 @@ func (b *Builder) kinds(ctx context.Context) error {
 	return nil
 }
 
-// read reads a range's documents by aggregate and version, and folds each aggregate.
-func (r reading) read(ctx context.Context, each func(*apply.Built) error) (events int64, err error) {
+// maxRange is how many bytes the effects of one range may have, so that the ranges that are held
+// bound the memory of a build, whatever the size of the documents.
+const maxRange = 4 << 20
+
+// read reads a range's documents by aggregate and version, and folds each aggregate. Once the
+// effects are large, the range ends before its end.
+func (r reading) read(ctx context.Context, t *taken) error {
 	b, path := r.b, r.b.Source.AggregatePath
 	filter := behind(path, r.from)
 	if r.to.Type != 0 {
@@ -277,41 +281,36 @@ func (r reading) read(ctx context.Context, each func(*apply.Built) error) (event
 	}
 	cursor, err := b.plain().Find(ctx, filter, options.Find().SetSort(order).SetAllowDiskUse(true))
 	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", b.Source, err)
+		return fmt.Errorf("read %s: %w", b.Source, err)
 	}
 	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
 	var current *fold
-	end := func() error {
-		if current == nil {
-			return nil
-		}
-		return each(current.end())
-	}
+	var last bson.RawValue // its id
+	steps := strings.Split(path, ".")
 	for cursor.Next(ctx) {
-		c, other, err := b.Source.Inserts(cursor.Current)
-		if err != nil {
-			return events, err
+		id := cursor.Current.Lookup(steps...)
+		if bracket(id) == "" {
+			return fmt.Errorf("document %s of %s has no aggregate id at %s", cursor.Current.Lookup("_id"), b.Source, path)
 		}
-		if id := cursor.Current.Lookup(strings.Split(path, ".")...); bracket(id) == "" {
-			return events, fmt.Errorf("document %s of %s has no aggregate id at %s", cursor.Current.Lookup("_id"), b.Source, path)
-		}
+		c, other := b.Source.Inserts(cursor.Current)
 		if current == nil || current.built.Aggregate != c.Aggregate {
-			if err := end(); err != nil {
-				return events, err
+			if t.add(current); t.bytes > maxRange {
+				t.span.To = last
+				return nil
 			}
-			current = newFold(b.Projection, c.Aggregate)
+			current, last = newFold(b.Projection, c.Aggregate), bson.RawValue{Type: id.Type, Value: bytes.Clone(id.Value)}
 		}
-		events++
 		c.Stream, other.Stream = b.Stream.Name, b.Stream.Name
 		if !current.follows(c) || b.Skip[documentText(cursor.Current)] {
 			continue
 		}
 		if err := current.add(b.Projection, c, other); err != nil {
-			return events, err
+			return err
 		}
 	}
 	if err := cursor.Err(); err != nil {
-		return events, fmt.Errorf("read %s: %w", b.Source, err)
+		return fmt.Errorf("read %s: %w", b.Source, err)
 	}
-	return events, end()
+	t.add(current)
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
@@ -44,11 +45,7 @@ func (s Source) Of(aggregate string) bson.D {
 // sample calls fn with n random documents, as [Source.each] does.
 func (s Source) sample(ctx context.Context, n int64, fn func(envelope.Change) error) error {
 	return sample(ctx, s.Collection, n, nil, func(document bson.Raw) error {
-		c, err := s.change(document)
-		if err != nil {
-			return err
-		}
-		return fn(c)
+		return fn(s.change(document))
 	})
 }
 
@@ -74,11 +71,7 @@ func (s Source) each(ctx context.Context, filter bson.D, fn func(envelope.Change
 		return fmt.Errorf("read %s: %w", s, err)
 	}
 	return drain(ctx, cursor, "read "+s.String(), func(document bson.Raw) error {
-		c, err := s.change(document)
-		if err != nil {
-			return err
-		}
-		return fn(c)
+		return fn(s.change(document))
 	})
 }
 
@@ -99,30 +92,37 @@ func drain(ctx context.Context, cursor *mongo.Cursor, what string, fn func(bson.
 
 // change returns the insert of a document, except for what the document does not hold: position,
 // time and message id.
-func (s Source) change(document bson.Raw) (envelope.Change, error) {
+func (s Source) change(document bson.Raw) envelope.Change {
 	id := document.Lookup("_id")
-	body, err := bson.Marshal(bson.D{
-		{Key: "operationType", Value: string(envelope.Insert)},
-		{Key: "ns", Value: bson.D{{Key: "db", Value: s.Collection.Database().Name()}, {Key: "coll", Value: s.Collection.Name()}}},
-		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}},
-		{Key: "fullDocument", Value: document},
-	})
-	if err != nil {
-		return envelope.Change{}, fmt.Errorf("copy document %s of %s: %w", id, s, err)
-	}
-	c := envelope.Change{Stream: s.String(), Operation: envelope.Insert, Type: string(envelope.Insert), Epoch: 1, Body: body}
+	c := envelope.Change{Stream: s.String(), Operation: envelope.Insert, Type: string(envelope.Insert), Epoch: 1, Body: s.inserted(id, document)}
 	if text, ok := envelope.Text(at(document, s.TypePath)); ok {
 		c.Type = text
 	}
 	c.Version, _ = envelope.Number(at(document, s.VersionPath))
 	var ok bool
 	if c.Aggregate, ok = envelope.Text(at(document, s.AggregatePath)); ok {
-		return c, nil
+		return c
 	}
 	if c.Aggregate, ok = envelope.Text(id); !ok {
 		c.Aggregate = id.String()
 	}
-	return c, nil
+	return c
+}
+
+// inserted returns the body of the change that inserted a document.
+func (s Source) inserted(id bson.RawValue, document bson.Raw) bson.Raw {
+	start, body := bsoncore.AppendDocumentStart(make([]byte, 0, len(document)+len(id.Value)+128))
+	body = bsoncore.AppendStringElement(body, "operationType", string(envelope.Insert))
+	body = bsoncore.AppendDocumentElement(body, "ns", bsoncore.NewDocumentBuilder().
+		AppendString("db", s.Collection.Database().Name()).AppendString("coll", s.Collection.Name()).Build())
+	key, body := bsoncore.AppendDocumentElementStart(body, "documentKey")
+	if id.Type != 0 {
+		body = bsoncore.AppendValueElement(body, "_id", bsoncore.Value{Type: bsoncore.Type(id.Type), Data: id.Value})
+	}
+	body, _ = bsoncore.AppendDocumentEnd(body, key) // it fails for a start of its own alone
+	body = bsoncore.AppendDocumentElement(body, "fullDocument", bsoncore.Document(document))
+	body, _ = bsoncore.AppendDocumentEnd(body, start)
+	return bson.Raw(body)
 }
 
 // guess fills in what the document does not hold, in one of two ways. Writes that differ between
@@ -140,6 +140,9 @@ func guess(c envelope.Change, other bool) envelope.Change {
 func at(document bson.Raw, path string) bson.RawValue {
 	if path == "" {
 		return bson.RawValue{}
+	}
+	if !strings.Contains(path, ".") {
+		return document.Lookup(path)
 	}
 	return document.Lookup(strings.Split(path, ".")...)
 }

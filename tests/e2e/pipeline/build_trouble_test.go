@@ -21,6 +21,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
@@ -107,6 +108,64 @@ func TestG3ARangeThatIsTooOldIsReadAgain(t *testing.T) {
 		require.Zero(w, code, out)
 		require.Equal(w, events, eventsOf(w, "accounts", "large"))
 		require.Equal(w, 9+events, eventsOf(w, "totals", "all"))
+	})
+}
+
+// G1, G3, G5: ranges that are too old whenever they are read are halved, down to one aggregate. One
+// that the source never holds for long enough is not built, and all others are.
+func TestG5AnAggregateThatIsAlwaysTooOldIsLeftOut(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		begun(w, 9)
+		w.Producers[0].End() // so that no other cursor is read
+		const large, most = 300, 101
+		var documents []any
+		for aggregate, events := range map[string]int{"b": most / 2, "c": most / 2, "d": large, "e": most / 2, "f": most / 2} { // a server returns 101 at once
+			for n := range events {
+				documents = append(documents, bson.D{
+					{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(n)},
+				})
+			}
+		}
+		_, err := w.Events.InsertMany(w.Context(), documents)
+		require.NoError(w, err)
+		w.FailMongo(60, 239, "getMore") // SnapshotTooOld
+		code, out := buildUntil(w.Context(), w, builds("ledger"), "--chunk", "200")
+		require.Equal(w, 1, code, out)
+		require.Contains(w, out, "1 aggregate could not be built:\n  d: its documents were read 3 times, and each time the source forgot the moment before their end")
+		require.Contains(w, out, "Raise minSnapshotHistoryWindowInSeconds of the source")
+		require.Equal(w, 9+4*(most/2), eventsOf(w, "totals", "all"))
+		w.FailMongo(0, 239, "getMore")
+		require.Zero(w, w.OperateProjector(operated(w, builds("ledger")), "build").Code)
+		require.Equal(w, large, eventsOf(w, "accounts", "d"))
+		require.Equal(w, 9+4*(most/2)+large, eventsOf(w, "totals", "all"))
+	})
+}
+
+// sized keeps a text of each event in one document.
+type sized struct{ bytes int }
+
+func (sized) Name() string       { return "sized" }
+func (sized) Collection() string { return "sized" }
+func (s sized) Project(e projection.Event) ([]projection.Write, error) {
+	return []projection.Write{projection.Update("sized", e.Aggregate, projection.Inc("events", 1), projection.Set("text", strings.Repeat("x", s.bytes)))}, nil
+}
+
+// G3: ranges end early if their effects are large, so that memory is bounded, and each aggregate is
+// built once.
+func TestG3LargeEffectsMakeSmallRanges(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		begun(w, 9)
+		set := func(c *projector.Config, o *projector.Options) {
+			builds("sized")(c, o)
+			require.NoError(w, o.Projections.Register(sized{5 << 20}))
+		}
+		code, out := buildUntil(w.Context(), w, set)
+		require.Zero(w, code, out)
+		for _, aggregate := range []string{"a0", "a1", "a2"} {
+			require.Equal(w, 3, eventsOf(w, "sized", aggregate))
+		}
+		status := w.OperateProjector(operated(w, set), "status")
+		require.Regexp(w, `\nbuild +built: 9 events of 3 aggregates in [34] ranges`, status.Out)
 	})
 }
 
