@@ -146,11 +146,12 @@ func (c *Client) answered(failed *callError) {
 			c.failing = now
 		}
 	}
+	fails := c.away != nil || !c.failing.IsZero() && now.Sub(c.failing) >= unready
 	c.mu.Unlock()
 	switch {
 	case failed == nil:
 		c.outage.Report(nil)
-	case failed.kind == away, failed.kind == redeclared:
+	case fails:
 		c.outage.Report(failed)
 	}
 }

@@ -28,6 +28,7 @@ type program struct {
 	server   *http.Server      // guarded by mu
 	handler  http.Handler      // guarded by mu
 	calls    int               // of POST /project; guarded by mu
+	ended    bool              // it does not run again; guarded by mu
 	serving  sync.WaitGroup
 }
 
@@ -89,6 +90,33 @@ func (g *program) stop() {
 	}
 }
 
+// end ends the program for good.
+func (g *program) end() {
+	g.mu.Lock()
+	g.ended = true
+	g.mu.Unlock()
+	g.stop()
+}
+
+// replace has another handler answer, or stops the program if that is nil, and returns the one
+// before.
+func (g *program) replace(handler http.Handler) (before http.Handler) {
+	g.mu.Lock()
+	before = g.handler
+	running := g.listener != nil
+	if handler != nil {
+		g.handler = handler
+	}
+	g.mu.Unlock()
+	switch {
+	case handler == nil:
+		g.stop()
+	case !running:
+		g.start(handler)
+	}
+	return before
+}
+
 func (g *program) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	g.mu.Lock()
 	listener := g.listener
@@ -116,7 +144,7 @@ func TestAProgramMakesTheSameReadModel(t *testing.T) {
 			for _, remote := range []bool{false, true} {
 				inVirtualTime(t, func(w *world.World) {
 					g := startProgram(w, p)
-					defer g.stop()
+					defer g.end()
 					settings := g.runs(p.Name())
 					if !remote {
 						settings = func(c *projector.Config, _ *projector.Options) { c.Projection = p.Name() }

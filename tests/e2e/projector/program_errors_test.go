@@ -1,0 +1,277 @@
+package projector_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// wrong answers calls in which an event has a type that goes wrong, and leaves the others to the
+// program.
+type wrong struct {
+	g    *program
+	next http.Handler
+	// until ends the calls that hang.
+	until chan struct{}
+}
+
+func (h wrong) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var events []struct{ Type string }
+	if r.Method == http.MethodPost && json.Unmarshal(body, &events) != nil {
+		panic("no events")
+	}
+	for _, e := range events {
+		switch e.Type {
+		case "Throws":
+			http.Error(w, "TypeError: undefined is not a function", http.StatusInternalServerError)
+		case "TooLarge":
+			http.Error(w, "request entity too large", http.StatusRequestEntityTooLarge)
+		case "Truncates":
+			w.Header().Set("Content-Length", "100000")
+			_, _ = w.Write([]byte(`{"declaration":`))
+		case "Malformed":
+			_, _ = w.Write([]byte(`{"results":[]}`))
+		case "Redirects":
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		case "Kills":
+			go h.g.die()
+			<-r.Context().Done()
+			panic(http.ErrAbortHandler)
+		case "Hangs":
+			select {
+			case <-h.until:
+			case <-r.Context().Done():
+			}
+			panic(http.ErrAbortHandler)
+		default:
+			continue
+		}
+		return
+	}
+	h.next.ServeHTTP(w, r)
+}
+
+// die ends the program; two seconds later it runs again.
+func (g *program) die() {
+	g.stop()
+	time.Sleep(2 * time.Second)
+	g.mu.Lock()
+	ended, handler := g.ended, g.handler
+	g.mu.Unlock()
+	if !ended {
+		g.start(handler)
+	}
+}
+
+// goesWrong has a projector run a timeline in which some types of events go wrong.
+func goesWrong(w *world.World, change func(*projector.Config)) (g *program, p *world.Projector, end func()) {
+	w.Helper()
+	g = startProgram(w, projection.Timeline{})
+	until := make(chan struct{})
+	g.mu.Lock()
+	g.handler = wrong{g: g, next: g.handler, until: until}
+	g.mu.Unlock()
+	p = w.StartProjector(func(c *projector.Config, o *projector.Options) {
+		g.runs("timeline")(c, o)
+		if change != nil {
+			change(c)
+		}
+	})
+	return g, p, func() {
+		close(until)
+		g.end()
+	}
+}
+
+// inOneSession publishes events of several aggregates in one session.
+func inOneSession(w *world.World, changes ...envelope.Change) {
+	w.Helper()
+	key := envelope.Buckets(1)
+	for i := range changes {
+		changes[i].Session = key.Session(changes[i].Aggregate)
+	}
+	publish(w, changes...)
+}
+
+// G5, G6: whatever a call fails with, its events are tried in ever smaller calls, and the one that
+// fails alone while others pass is parked; the others of the call take effect.
+func TestG5AProgramsPoisonIsFoundInItsCall(t *testing.T) {
+	for kind, reason := range map[string]string{
+		"TooLarge": "ProjectionInvalid", "Malformed": "ProjectionInvalid", "Redirects": "ProjectionInvalid",
+		"Throws": "Undecided", "Truncates": "ProcessEnded", "Kills": "ProcessEnded", "Hangs": "Undecided",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				_, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = 2 * time.Minute })
+				defer end()
+				var events []envelope.Change
+				for n := range 40 {
+					events = append(events, event(fmt.Sprint("a", n), 1, "T"))
+				}
+				events[17] = event("bad", 1, kind)
+				inOneSession(w, append(events, event("bad", 2, "T"))...)
+				w.Completed(39)
+				for n := 1; w.Bus.Stats(world.SubscriptionPath).DeadLettered < 2; n++ { // while others pass
+					require.Less(w, n, 100)
+					inOneSession(w, event("neighbour", n, "T"))
+					w.Completed(39 + n)
+					w.Pass(5 * time.Second)
+				}
+				require.Equal(w, []string{"bad/1 " + reason, "bad/2 AggregateParked"}, deadLetters(w))
+				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
+				_, err := p.End()
+				require.NoError(w, err)
+			})
+		})
+	}
+}
+
+// G5: while no event passes, nothing is parked or dead-lettered, no delivery count rises, and the
+// projector is not ready. Everything takes effect once the program works.
+func TestG1G5NothingIsBlamedWhileTheProgramFails(t *testing.T) {
+	for name, breaks := range map[string]http.Handler{
+		"every call has a 400":    http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadRequest) }),
+		"every call has a 500":    http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) }),
+		"every answer is wrong":   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) }),
+		"every answer ends early": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }),
+		"it asks to wait": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "7")
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+		}),
+		"it does not run": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				g, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = time.Minute })
+				defer end()
+				publish(w, event("a", 1, "T"))
+				w.Completed(1)
+				works := g.replace(breaks)
+				publish(w, event("a", 2, "T"), event("b", 1, "T"))
+				publish(w, event("c", 1, "T"))
+				w.Pass(time.Hour)
+				require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Completed)
+				require.Contains(w, p.Log.Text(), "projection program")
+				g.replace(works)
+				w.Completed(4)
+				counted, err := p.End()
+				require.NoError(w, err)
+				require.Zero(w, counted.DeadLettered+w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
+				require.Equal(w, int64(2), w.TimelineOf("a").Events)
+			})
+		})
+	}
+}
+
+// The projector waits as long as the program asks it to, and not longer than half a minute.
+func TestG5AProjectorWaitsAsLongAsItIsAsked(t *testing.T) {
+	for header, longest := range map[string]time.Duration{"10": 16 * time.Second, "86400": 37 * time.Second} {
+		inVirtualTime(t, func(w *world.World) {
+			g, _, end := goesWrong(w, nil)
+			defer end()
+			publish(w, event("a", 1, "T"))
+			w.Completed(1)
+			var called []time.Time
+			works := g.replace(nil)
+			g.replace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if called = append(called, time.Now()); len(called) < 2 {
+					w.Header().Set("Retry-After", header)
+					http.Error(w, "busy", http.StatusTooManyRequests)
+					return
+				}
+				works.ServeHTTP(w, r)
+			}))
+			publish(w, event("a", 2, "T"))
+			w.Completed(2)
+			require.Len(w, called, 2)
+			require.GreaterOrEqual(w, called[1].Sub(called[0]), min(longest-6*time.Second, 30*time.Second))
+			require.LessOrEqual(w, called[1].Sub(called[0]), longest)
+		})
+	}
+}
+
+// After another declaration nothing is written before that was read again; one that cannot follow
+// ends the projector.
+func TestG3AnotherDeclarationIsReadBeforeAnyWrite(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		g := startProgram(w, grown{})
+		defer g.end()
+		p := w.StartProjector(g.runs("grown"))
+		publish(w, event("a", 1, "T"))
+		w.Completed(1)
+		g.replace(g.serves(grown{more: true}))
+		publish(w, event("a", 2, "T"))
+		w.Completed(2)
+		names, err := w.Client.Database(world.ReadModel).ListCollectionNames(w.Context(), map[string]any{})
+		require.NoError(w, err)
+		require.Contains(w, names, "grown_more")
+		require.NotContains(w, deadLetters(w), "a")
+		require.Contains(w, p.Log.Text(), "has another declaration")
+
+		g.replace(g.serves(grown{keyed: "other"}))
+		publish(w, event("a", 3, "T"))
+		w.Eventually("the projector ends", func() bool { return len(p.Done) > 0 })
+		_, err = p.End()
+		require.ErrorContains(w, err, "another keyedBy")
+		require.Equal(w, 2, w.Bus.Stats(world.SubscriptionPath).Completed)
+	})
+}
+
+// grown is a projection of several documents whose declaration changes.
+type grown struct {
+	more  bool
+	keyed string
+}
+
+func (grown) Name() string { return "grown" }
+
+func (p grown) Collections() []projection.Collection {
+	all := []projection.Collection{{Name: "grown", KeyedBy: p.keyed}}
+	if p.more {
+		all = append(all, projection.Collection{Name: "grown_more"})
+	}
+	return all
+}
+
+func (p grown) Project(e projection.Event) ([]projection.Write, error) {
+	all := []projection.Write{projection.Update("grown", e.Aggregate, projection.Inc("events", 1))}
+	if p.more {
+		all = append(all, projection.Update("grown_more", e.Aggregate, projection.Inc("events", 1)))
+	}
+	return all, nil
+}
+
+// No session is accepted before the declaration was read, and one of another name is refused.
+func TestAProjectorWaitsForItsProgram(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		g := startProgram(w, projection.Timeline{})
+		defer g.end()
+		g.stop()
+		p := w.StartProjector(g.runs("timeline"))
+		publish(w, event("a", 1, "T"))
+		w.Pass(10 * time.Minute)
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Locked+w.Bus.Stats(world.SubscriptionPath).HeldSessions)
+		g.start(g.serves(projection.Timeline{}))
+		w.Completed(1)
+		_, err := p.End()
+		require.NoError(w, err)
+
+		config, o := w.ProjectorConfig(), projector.Options{}
+		g.runs("another")(&config, &o)
+		require.ErrorContains(w, projector.Run(w.Context(), config, o), "must be equal")
+	})
+}
