@@ -69,7 +69,7 @@ func (c *Client) Ask(ctx context.Context, events []*envelope.Change) ([]*Outcome
 	c.mu.Unlock()
 	err := a.calls(ctx, together)
 	if err == nil {
-		err = a.singles(ctx, single)
+		err = a.singles(ctx, single, true)
 	}
 	for i := 0; err == nil && i < len(suspect); i++ {
 		err = a.try(ctx, suspect[i])
@@ -143,7 +143,7 @@ func (a *asking) encode(i, n int) (err error) {
 // call makes a call for events that are encoded, and halves it if it fails.
 func (a *asking) call(ctx context.Context, indexes []int) error {
 	if len(indexes) == 1 {
-		return a.singles(ctx, indexes)
+		return a.singles(ctx, indexes, false)
 	}
 	bodies, ids := make([][]byte, len(indexes)), make([]string, len(indexes))
 	for n, i := range indexes {
@@ -153,7 +153,7 @@ func (a *asking) call(ctx context.Context, indexes []int) error {
 		return &callError{kind: away, err: context.Cause(ctx)}
 	}
 	began := time.Now()
-	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(), errPatience)
+	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(false), errPatience)
 	outcomes, failed := a.post(waiting, bodies, a.declared.Hash)
 	cancel()
 	a.trial.Release(1)
@@ -178,7 +178,7 @@ func (a *asking) call(ctx context.Context, indexes []int) error {
 	}
 	if failed.kind == slow {
 		if a.timeouts++; a.timeouts >= 2 {
-			return a.singles(ctx, indexes)
+			return a.singles(ctx, indexes, false)
 		}
 	}
 	if err := a.calls(ctx, indexes[:len(indexes)/2]); err != nil {
@@ -188,17 +188,21 @@ func (a *asking) call(ctx context.Context, indexes []int) error {
 }
 
 // patience returns how long a session waits for one call: never less than a few times what calls
-// take now.
-func (a *asking) patience() time.Duration {
+// take now, and no more than that for events that failed before.
+func (a *asking) patience(failedBefore bool) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	longest := a.o.Timeout / patienceShare
-	return max(longest>>min(a.timeouts+len(a.late), 30), min(minPatience+4*a.typical, longest))
+	shortest := min(minPatience+4*a.typical, longest)
+	if failedBefore {
+		return shortest
+	}
+	return max(longest>>min(a.timeouts+len(a.late), 30), shortest)
 }
 
 // singles calls for each event by itself, all at once, and waits a time for the answers of all. An
 // event that is not answered then fails; its answer is taken by the next Ask.
-func (a *asking) singles(ctx context.Context, indexes []int) error {
+func (a *asking) singles(ctx context.Context, indexes []int, failedBefore bool) error {
 	if len(indexes) == 0 {
 		return nil
 	}
@@ -206,8 +210,9 @@ func (a *asking) singles(ctx context.Context, indexes []int) error {
 		return &callError{kind: away, err: context.Cause(ctx)}
 	}
 	defer a.trial.Release(1)
-	patience := time.NewTimer(a.patience())
+	patience := time.NewTimer(a.patience(failedBefore))
 	defer patience.Stop()
+	began := time.Now()
 	calls := make(map[int]*lateCall, len(indexes))
 	for _, i := range indexes {
 		call, err := a.single(ctx, i)
@@ -225,7 +230,7 @@ func (a *asking) singles(ctx context.Context, indexes []int) error {
 		if call == nil {
 			continue
 		}
-		if !expired {
+		if !expired && !call.began.Before(began) { // an earlier call has been waited for
 			select {
 			case <-call.done:
 			case <-patience.C:
@@ -351,7 +356,7 @@ func (a *asking) try(ctx context.Context, i int) error {
 	}
 	defer a.trial.Release(whole)
 	began := time.Now()
-	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(), errPatience)
+	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(false), errPatience)
 	defer cancel()
 	outcomes, failed := a.post(waiting, [][]byte{a.encoded[i]}, a.declared.Hash)
 	a.answered(failed)

@@ -98,6 +98,12 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 		"hung projection": {
 			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Endless")} }, waiting, nil,
 		},
+		"hung program": {
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Endless")} }, waiting, nil,
+		},
+		"failing program": {
+			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Unlisted")} }, waiting, nil,
+		},
 		"refused by the driver": {
 			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Channel")} }, letters(1), nil,
 		},
@@ -139,7 +145,7 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 		switch name {
 		case "full document": // 16 MB each
 			many = 2*workers + 1
-		case "hung projection":
+		case "hung projection", "hung program":
 			many = 200 * workers
 		}
 		for _, many := range []int{1, many} {
@@ -155,8 +161,14 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 						if trouble.before != nil {
 							trouble.before(w)
 						}
+						settings := runs(project)
+						if strings.HasSuffix(name, " program") {
+							g := startProgram(w, project)
+							defer g.end()
+							settings = g.runs(project.Name())
+						}
 						p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-							runs(project)(c, o)
+							settings(c, o)
 							c.MaxSessions, c.Connections = workers, 1
 						})
 						for n := range many {
