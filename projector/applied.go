@@ -40,14 +40,6 @@ type applied struct {
 // httpProbes are the answers over HTTP.
 func (s *service) httpProbes() health.Probes {
 	probes := s.probes()
-	if s.remote != nil {
-		probes.Ready = func() error {
-			if err := s.ready(); err != nil {
-				return err
-			}
-			return s.remote.Ready()
-		}
-	}
 	probes.More = map[string]http.HandlerFunc{"GET /applied": s.serveApplied}
 	return probes
 }

@@ -86,6 +86,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		cfg: cfg, program: opts.program(), log: opts.Logger, chosen: chosen, remote: opts.remote, status: newStatus(opts.Instance, chosen.Name()),
 	}
 	if s.remote != nil {
+		s.programReady = s.remote.Ready
 		s.remote.Begin(remote.NewMetrics(chosen.Name(), s.registry), s.adoptDeclaration, s.refuseDeclaration)
 	}
 	bodies, err := openBodies(cfg, opts)

@@ -211,7 +211,7 @@ func sameHosts(a, b string) bool {
 // operating returns what commands work with, except what is opened for one command.
 func (c *Config) operating(s *service) *operator.Projector {
 	return &operator.Projector{
-		Program: s.program, Projection: s.chosen, Applier: s.applier, Database: s.mongo.Database(c.Database),
+		Program: s.program, Projection: s.chosen, Remote: s.remote, Applier: s.applier, Database: s.mongo.Database(c.Database),
 		Entity: c.entity(), LocalAuth: c.ServiceBus.ConnectionString != "",
 		MaxDeliveries: s.pipeline.MaxDeliveries(), Asks: c.MaxDeliveries == 0, Administer: s.administer,
 		Redeem:       s.pipeline.Redeem,

@@ -23,7 +23,7 @@ import (
 func Execute(ctx context.Context, args []string, load func() (Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, Config) error,
 ) int {
-	program := operator.Program(o.program())
+	program := operator.Program(o.program()) //nolint:contextcheck // a command without settings, such as check, has no context
 	program.Commands = append(program.Commands, configCommand(o))
 	return program.Main(args, out, errOut, func(c operator.Command, r operator.Request) error {
 		config, err := load()

@@ -27,6 +27,8 @@ type Status struct {
 	// Parked is the number of parked aggregates in the read model, by any replica or operator; -1
 	// before it has been counted.
 	Parked int64 `json:"parked"`
+	// Program is why the projection's program cannot be used, or "ready"; absent without one.
+	Program string `json:"program,omitempty"`
 }
 
 // status is what the projector reports about itself. It is safe for concurrent use.
@@ -37,6 +39,8 @@ type status struct {
 	metrics                        *pipeline.Metrics
 	metricsHandler                 http.Handler
 	registry                       prometheus.Registerer
+	// programReady returns why the projection's program cannot be used; nil without one.
+	programReady func() error
 }
 
 func newStatus(instance, projection string) *status {
@@ -50,7 +54,15 @@ func newStatus(instance, projection string) *status {
 // Status returns the values for /status.
 func (s *status) Status() Status {
 	counts := s.metrics.Counts()
+	program := ""
+	if s.programReady != nil {
+		program = "ready"
+		if err := s.programReady(); err != nil {
+			program = err.Error()
+		}
+	}
 	return Status{
+		Program:      program,
 		Instance:     s.instance,
 		Projection:   s.projection,
 		SessionsHeld: counts.SessionsHeld,
@@ -82,6 +94,8 @@ func (s *status) ready() error {
 		return errors.New("not yet connected to Service Bus")
 	case s.unbuilt.Load():
 		return errNotBuilt
+	case s.programReady != nil:
+		return s.programReady()
 	}
 	return nil
 }

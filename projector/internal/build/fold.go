@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -76,6 +77,9 @@ func (f *fold) add(p projection.Projection, c, other envelope.Change) error {
 	}
 	if err == nil {
 		err = f.apply(writes)
+	}
+	if errors.Is(err, remote.ErrProgram) {
+		return err
 	}
 	if err != nil {
 		f.fail(fmt.Errorf("document %s: %w", c.Key(), err))

@@ -47,7 +47,7 @@ type Request struct {
 func Program(name string) commandline.Program[*Projector, Request] {
 	all := []Command{{Name: "run", Summary: "receive and apply (also without a command)"}, statusCommand()}
 	all = append(all, parkedCommands(name)...)
-	return commandline.Program[*Projector, Request]{Name: name, Commands: append(all, buildCommand(), switchCommand(), dropCommand(), repairCommand(name), verifyCommand(), doctorCommand())}
+	return commandline.Program[*Projector, Request]{Name: name, Commands: append(all, buildCommand(), switchCommand(), dropCommand(), repairCommand(name), verifyCommand(), doctorCommand(), checkCommand())}
 }
 
 func statusCommand() Command {

@@ -26,6 +26,7 @@ func (p *Projector) Doctor(ctx context.Context) checkup.Findings {
 	p.examineServiceBus(ctx, &found)
 	p.Progress.Set("doctor: mongodb", 0, 0)
 	p.examineMongo(ctx, &found)
+	p.examineProgram(ctx, &found)
 	return found
 }
 

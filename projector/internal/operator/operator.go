@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/deadletter"
+	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -32,9 +33,11 @@ type Projector struct {
 	// Program is the name with which the program is started.
 	Program    string
 	Projection projection.Projection
-	Applier    *apply.Applier
-	Database   *mongo.Database
-	Bus        *azservicebus.Client
+	// Remote calls the projection's program; nil: the projection is part of this one.
+	Remote   *remote.Client
+	Applier  *apply.Applier
+	Database *mongo.Database
+	Bus      *azservicebus.Client
 	// Entity is the entity from which the projector receives.
 	Entity azure.Entity
 	// Administer returns a client of Service Bus's administration, or [azure.ErrNotAdministered];

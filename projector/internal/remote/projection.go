@@ -2,8 +2,13 @@ package remote
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
 // program is the projection of a program.
@@ -45,19 +50,56 @@ func (p program) NeedsPostImages() bool { return p.client.Declared().NeedsPostIm
 // Collection implements [projection.OneDocument].
 func (p oneDocument) Collection() string { return p.client.Declared().Collections[0].Name }
 
+// ErrProgram is a failure of the program, and not of the event that it was asked for.
+var ErrProgram = errors.New("the projection's program does not answer as it must")
+
+// commandTries is how often a command asks for an event before the failure counts.
+const commandTries = 6
+
 // Project implements [projection.Projection] by a call for one event, for the commands: a projector
-// that runs asks for the events of a session together. A failure of the call is not the event's.
+// that runs asks for the events of a session together. Errors: ErrProgram if the program cannot be
+// called, or if no call succeeds; any other failure is the event's.
 func (p program) Project(e projection.Event) ([]projection.Write, error) {
-	d := p.client.Declared()
-	body, err := appendEvent(nil, 0, &e.Change, d.TakesBase64)
+	backoff := retry.Backoff{Max: 2 * time.Second}
+	began := time.Now()
+	for {
+		outcome, failed := p.client.one(&e.Change)
+		switch {
+		case failed == nil:
+			return outcome.Writes, outcome.Err
+		case backoff.Attempts() < commandTries:
+			time.Sleep(max(backoff.Next(), failed.wait))
+		case failed.kind == away || failed.kind == redeclared || !p.client.worksSince(began):
+			return nil, fmt.Errorf("%w: %w", ErrProgram, failed)
+		default:
+			return nil, failed
+		}
+	}
+}
+
+// one asks for one event.
+func (c *Client) one(change *envelope.Change) (Outcome, *callError) {
+	d := c.Declared()
+	body, err := appendEvent(nil, 0, change, d.TakesBase64)
 	if err != nil {
-		return nil, err
+		return Outcome{Err: projection.Permanent(err)}, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.client.o.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.o.Timeout)
 	defer cancel()
-	outcomes, failed := p.client.post(ctx, [][]byte{body}, d.Hash)
+	outcomes, failed := c.post(ctx, [][]byte{body}, d.Hash)
 	if failed != nil {
-		return nil, failed
+		return Outcome{}, failed
 	}
-	return outcomes[0].Writes, outcomes[0].Err
+	c.mu.Lock()
+	c.succeeded = time.Now()
+	c.mu.Unlock()
+	return outcomes[0], nil
+}
+
+// worksSince reports whether a call of a command has succeeded since a time, or shortly before it:
+// a command asks for one event after the other.
+func (c *Client) worksSince(t time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.succeeded.IsZero() && c.succeeded.After(t.Add(-time.Minute))
 }

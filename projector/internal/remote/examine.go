@@ -1,0 +1,106 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/projector/projection/memory"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// Examination is what a doctor finds out about a program.
+type Examination struct {
+	// Declaration and Call are how long the two calls take; Call is of all events of the sample at
+	// once.
+	Declaration, Call time.Duration
+	// Events is the size of the sample.
+	Events int
+	// Differs is how the answers for one event differ, the first that does; nil: none does.
+	Differs error
+}
+
+// Examine reads the declaration, and asks for events in one call, in another order in another call,
+// and one by one. The answers for an event must be the same.
+func (c *Client) Examine(ctx context.Context, events []envelope.Change) (x Examination, err error) {
+	began := time.Now()
+	d, err := c.declaration(ctx)
+	if err != nil {
+		return x, err
+	}
+	x.Declaration, x.Events = time.Since(began), len(events)
+	if d.Hash != c.Declared().Hash {
+		return x, errDeclaration
+	}
+	if len(events) == 0 {
+		return x, nil
+	}
+	began = time.Now()
+	first, err := c.together(ctx, events, d)
+	if err != nil {
+		return x, err
+	}
+	x.Call = time.Since(began)
+	backwards := make([]envelope.Change, len(events))
+	for i := range events {
+		backwards[len(events)-1-i] = events[i]
+	}
+	second, err := c.together(ctx, backwards, d)
+	if err != nil {
+		return x, err
+	}
+	for i := range events {
+		alone, err := c.together(ctx, events[i:i+1], d)
+		if err != nil {
+			return x, err
+		}
+		for _, other := range []Outcome{second[len(events)-1-i], alone[0]} {
+			if x.Differs = differs(first[i], other); x.Differs != nil {
+				x.Differs = fmt.Errorf("the event of %s (%s): %w", events[i].Aggregate, events[i].Key(), x.Differs)
+				return x, nil
+			}
+		}
+	}
+	return x, nil
+}
+
+// together asks for events in one call.
+func (c *Client) together(ctx context.Context, events []envelope.Change, d *Declaration) ([]Outcome, error) {
+	bodies := make([][]byte, len(events))
+	for i := range events {
+		var err error
+		if bodies[i], err = appendEvent(nil, i, &events[i], d.TakesBase64); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	outcomes, failed := c.post(ctx, bodies, d.Hash)
+	if failed != nil {
+		return nil, failed
+	}
+	return outcomes, nil
+}
+
+// errDiffers is a program that is not deterministic.
+var errDiffers = errors.New("the program answered differently the second time: a projection may depend on nothing but the event, so on no clock, " +
+	"no counter, no random number, no order of a map, and no other event of the call")
+
+func differs(a, b Outcome) error {
+	switch {
+	case errors.Is(a.Err, projection.ErrPermanent) != errors.Is(b.Err, projection.ErrPermanent), !memory.Same(a.Writes, b.Writes):
+		return errDiffers
+	}
+	return nil
+}
+
+// First reads the program's declaration, whatever its name, and uses it.
+func (c *Client) First(ctx context.Context) (*Declaration, error) {
+	d, err := c.declaration(ctx)
+	if err == nil {
+		c.Use(d)
+	}
+	return d, err
+}
