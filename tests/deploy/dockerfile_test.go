@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const maxImageBytes = 25 << 20
+const maxImageBytes = 26 << 20
 
 type instruction struct{ name, args string }
 
