@@ -27,7 +27,7 @@ func checkCommand() Command {
 	var timeout time.Duration
 	return Command{
 		Name: "check", Takes: "--url URL --events FILE [--expect FILE] [--few PATHS] [--may-grow COLLECTIONS]",
-		Says: "test a projection's program as package projectiontest tests one in Go: the same writes at each call, the same\n" +
+		Summary: "test a projection's program as package projectiontest tests one in Go: the same writes at each call, the same\n" +
 			"  \tdocuments in any order between aggregates, no undeclared collection, no growth without bound",
 		Flags: func(f *flag.FlagSet, _ *Request) {
 			f.StringVar(&url, "url", "", "the program's `URL`, such as http://127.0.0.1:8088")
