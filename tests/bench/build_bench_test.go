@@ -22,7 +22,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-// buildEvents is how many events are built without BUILD_EVENTS; an aggregate has 20.
+// buildEvents is how many events are built without BUILD_EVENTS; an aggregate has 20 without
+// BUILD_AGGREGATES, how many aggregates they are of.
 const buildEvents = 200_000
 
 // BenchmarkBuild builds the projection timeline from an event store, by `projector build` and by
@@ -47,6 +48,10 @@ func BenchmarkBuild(b *testing.B) {
 		require.NoError(b, err)
 	}
 	aggregates := events / 20
+	if text := os.Getenv("BUILD_AGGREGATES"); text != "" {
+		aggregates, err = strconv.Atoi(text)
+		require.NoError(b, err)
+	}
 	client, err := mongo.Connect(options.Client().ApplyURI(uri))
 	require.NoError(b, err)
 	b.Cleanup(func() {
