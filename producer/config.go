@@ -159,7 +159,9 @@ type Config struct {
 	// ShutdownTimeout is how long a stop may take to send what is in flight.
 	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`
 	// HTTPAddr serves /livez, /readyz, /metrics and /status; empty serves nothing.
-	HTTPAddr string     `envconfig:"HTTP_ADDR" default:":8080"`
+	HTTPAddr string `envconfig:"HTTP_ADDR" default:":8080"`
+	// HTTPUI serves the console of this replica on HTTPAddr at /ui/; it changes nothing.
+	HTTPUI   bool       `envconfig:"HTTP_UI" default:"false"`
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
 	// LogFormat is json, text, or auto: text if standard output is a terminal.
 	LogFormat string `envconfig:"LOG_FORMAT" default:"auto"`

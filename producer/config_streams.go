@@ -81,7 +81,7 @@ func variablePrefix(stream string) string {
 }
 
 // processSettings are the settings that a stream cannot override.
-var processSettings = []string{"STREAMS", "HTTP_ADDR", "LOG_LEVEL", "LOG_FORMAT", "STATUS_INTERVAL", "IGNORE_VARIABLES"}
+var processSettings = []string{"STREAMS", "HTTP_ADDR", "HTTP_UI", "LOG_LEVEL", "LOG_FORMAT", "STATUS_INTERVAL", "IGNORE_VARIABLES"}
 
 var streamName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 

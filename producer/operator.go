@@ -38,7 +38,10 @@ func Execute(ctx context.Context, args []string, load func() ([]Config, error), 
 		if err != nil {
 			return err
 		}
-		progress := terminal.StartProgress(errOut, c.Name)
+		var progress *terminal.Progress
+		if c.Name != "console" { // it has no end, and thus no progress
+			progress = terminal.StartProgress(errOut, c.Name)
+		}
 		defer progress.End()
 		return command(ctx, c, r, cfg, opts, progress.Through(out), progress)
 	})

@@ -28,6 +28,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/shared/health"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -98,6 +99,11 @@ func runStreams(ctx context.Context, cfgs []Config, opts Options) error {
 			return p.ready()
 		}
 		probes := health.Probes{Live: p.live, Ready: ready, Status: p.status, Metrics: metricsHandler}
+		if cfgs[0].HTTPUI {
+			ui := console.New(p.home())
+			probes.More = ui.Patterns()
+			g.Go(func() error { ui.Run(serving); return nil })
+		}
 		g.Go(func() error { return health.Serve(serving, addr, probes, log) })
 	}
 	for _, s := range p.streams { // one record per stream: alerts read the status of a single stream

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -41,6 +42,9 @@ type applied struct {
 func (s *service) httpProbes() health.Probes {
 	probes := s.probes()
 	probes.More = map[string]http.HandlerFunc{"GET /applied": s.serveApplied}
+	if s.ui != nil {
+		maps.Copy(probes.More, s.ui.Patterns())
+	}
 	return probes
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/claim"
+	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/servicebus"
@@ -53,7 +54,8 @@ type service struct {
 	mongo      *mongo.Client
 	mongoSeen  mongodb.Sight
 	applier    *apply.Applier
-	suspects   *suspects.Watch // nil without WATCH_PROCESSES
+	suspects   *suspects.Watch  // nil without WATCH_PROCESSES
+	ui         *console.Console // nil without HTTP_UI
 	pipeline   *pipeline.Pipeline
 	pool       *sessions.Pool
 	// ranges are those of the read model's build; nil if it has none, or is not known yet.

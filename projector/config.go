@@ -130,6 +130,8 @@ type Config struct {
 
 	// HTTPAddr is the address of health, metrics and status (host:port); empty serves nothing.
 	HTTPAddr string `envconfig:"HTTP_ADDR" default:":8080"`
+	// HTTPUI serves the console of this replica on HTTPAddr at /ui/; it changes nothing.
+	HTTPUI bool `envconfig:"HTTP_UI" default:"false"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
 	// LogFormat is json, text (for people), or auto: text if standard output is a terminal.

@@ -36,7 +36,10 @@ func Execute(ctx context.Context, args []string, load func() (Config, error), o 
 		case c.Do == nil:
 			return run(ctx, config)
 		}
-		progress := terminal.StartProgress(errOut, c.Name)
+		var progress *terminal.Progress
+		if c.Name != "console" { // it has no end, and thus no progress
+			progress = terminal.StartProgress(errOut, c.Name)
+		}
 		defer progress.End()
 		return command(ctx, c, r, config, o, progress.Through(out), progress)
 	})

@@ -41,6 +41,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/shared/health"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -109,6 +110,10 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		context.AfterFunc(serving, func() { timer.Stop() })
 	})()
 
+	if cfg.HTTPAddr != "" && cfg.HTTPUI {
+		s.ui = console.New(s.home())
+		group.Go(func() error { s.ui.Run(serving); return nil })
+	}
 	if cfg.HTTPAddr != "" {
 		group.Go(func() error { return health.Serve(serving, cfg.HTTPAddr, s.httpProbes(), s.log) })
 	}

@@ -110,7 +110,7 @@ func (c *Console) read(ctx context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.view = view
-	c.history.add(view)
+	c.history.add(time.Now(), view)
 	c.announce()
 }
 
@@ -151,7 +151,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %q: %w", addr, err)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !loopback(host) {
 		return nil, fmt.Errorf("listen on %q: %w", addr, ErrNotLoopback)
 	}
 	var config net.ListenConfig

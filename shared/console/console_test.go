@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 // hostile is what a document may contain.
@@ -35,7 +37,7 @@ func full(name string) View {
 		}},
 		Queue: &Queue{Entity: name, Active: new(int64(2)), Sessions: new(int64(2)), DeadLettered: map[string]int64{name: 3}, Note: name},
 		Projections: []Projection{{
-			Name: name, Replicas: []string{name}, Applied: 1200, SessionsHeld: new(int64(4)), Duplicates: new(int64(1)), Parked: new(int64(1)),
+			Name: name, Replicas: []string{name}, Applied: new(int64(1200)), SessionsHeld: new(int64(4)), Duplicates: new(int64(1)), Parked: new(int64(1)),
 			P50MS: new(1.9), P99MS: new(5.3), LagMS: new(int64(2)), NewestAggregate: name, NewestPosition: name, NewestTime: name,
 			Build: &Progress{State: name, Done: 5, Unit: "events"}, Views: map[string]string{name: name},
 		}},
@@ -335,7 +337,7 @@ func TestTermsAndFailoversAreShown(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	see := func(leader string, epoch int64) {
 		at = at.Add(time.Second)
-		h.add(View{At: at, Streams: []Stream{{Name: "s", Leader: leader, Epoch: epoch}}})
+		h.add(at, View{At: at, Streams: []Stream{{Name: "s", Leader: leader, Epoch: epoch}}})
 	}
 	see("a", 1)
 	see("a", 1)
@@ -360,7 +362,7 @@ func TestTheHistoryHasABound(t *testing.T) {
 	var h history
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for i := range int64(3 * kept) {
-		h.add(View{At: at.Add(time.Duration(i) * time.Second), Projections: []Projection{{Applied: 50 * i}}})
+		h.add(at.Add(time.Duration(i)*time.Second), View{Projections: []Projection{{Applied: new(50 * i)}}})
 	}
 	values := h.rates(func(s sample) int64 { return s.applied })
 	require.Len(t, values, kept)
@@ -386,4 +388,74 @@ func TestTheScriptIsShort(t *testing.T) {
 	text, err := os.ReadFile("assets/console.js")
 	require.NoError(t, err)
 	require.LessOrEqual(t, strings.Count(string(text), "\n"), 200)
+}
+
+// The two sides of a pipeline, each with credentials of its own, are shown together.
+func TestTheViewOfAnotherConsoleIsAdded(t *testing.T) {
+	other := httptest.NewServer(read(t, Home{Title: "producer", View: func(context.Context) View {
+		return View{Streams: []Stream{{Name: "shop.events", Leader: "a"}}}
+	}}).Handler())
+	defer other.Close()
+	own := func(context.Context) View { return View{Projections: []Projection{{Name: "timeline"}}} }
+	view := merged(own, other.URL+"/status")(t.Context())
+	require.Empty(t, view.Problems)
+	require.Equal(t, "shop.events", view.Streams[0].Name)
+	require.Equal(t, "timeline", view.Projections[0].Name)
+	other.Close()
+	view = merged(own, other.URL+"/status")(t.Context())
+	require.Len(t, view.Problems, 1, "the other console has ended")
+	require.Equal(t, "timeline", view.Projections[0].Name)
+}
+
+func TestTheOptionsOfACommandStayOnThisMachine(t *testing.T) {
+	require.NoError(t, Options{Listen: "127.0.0.1:8090", With: "http://localhost:8091"}.Check())
+	for _, o := range []Options{
+		{Listen: ":8090"}, {Listen: "0.0.0.0:8090"}, {Listen: "8090"}, {Listen: "127.0.0.1:8090", With: "http://example.com"},
+		{Listen: "127.0.0.1:8090", With: "https://localhost:1"}, {Listen: "127.0.0.1:8090", With: "localhost:8091"},
+	} {
+		require.Error(t, o.Check(), "%v", o)
+	}
+}
+
+// A state that takes long to read is read less often.
+func TestReadingTakesATenthOfTheTime(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		reads := 0
+		view := paced(func(context.Context) View {
+			reads++
+			time.Sleep(2 * time.Second) // what reading takes
+			return View{}
+		})
+		for range 66 {
+			view(t.Context())
+			time.Sleep(time.Second) // the console's pace
+		}
+		require.Equal(t, 4, reads)
+	})
+}
+
+// The console of a replica is part of its server, under its own path, and takes no POST.
+func TestAConsoleUnderAPath(t *testing.T) {
+	h := testHome("plain")
+	h.Base, h.Public, h.Replay, h.Drop, h.Harm = "/ui", true, nil, nil, nil
+	c := read(t, h)
+	mux := http.NewServeMux()
+	for pattern, handler := range c.Patterns() {
+		mux.HandleFunc(pattern, handler)
+	}
+	for path, want := range map[string]int{"/ui": http.StatusSeeOther, "/ui/": http.StatusOK, "/ui/parked": http.StatusOK, "/ui/console.js": http.StatusOK, "/ui/nothing": http.StatusNotFound, "/": http.StatusNotFound} {
+		r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+		r.Host = "10.0.0.1:8080"
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		require.Equal(t, want, w.Code, path)
+		for _, found := range regexp.MustCompile(`(?:href|src|action|data-stream)="(/[^"]*)"`).FindAllStringSubmatch(w.Body.String(), -1) {
+			require.True(t, strings.HasPrefix(found[1], "/ui/"), found[1])
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "/ui/harm", http.NoBody)
+	r.Host = "10.0.0.1:8080"
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, r)
+	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
 }

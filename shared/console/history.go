@@ -38,9 +38,9 @@ type history struct {
 	terms   []term // oldest first
 }
 
-// add records a View.
-func (h *history) add(v View) {
-	h.samples[h.count%kept] = sampleOf(v)
+// add records the View of a moment.
+func (h *history) add(now time.Time, v View) {
+	h.samples[h.count%kept] = sampleOf(now, v)
 	h.count++
 	for _, s := range v.Streams {
 		h.follow(v, s)
@@ -99,17 +99,17 @@ func measured(terms []term, r *Run) []term {
 	return terms
 }
 
-func sampleOf(v View) sample {
-	s := sample{at: v.At, inserted: -1, active: -1, dead: -1, parked: -1, lag: -1, margin: -1, inFlight: -1, sessions: -1}
+func sampleOf(now time.Time, v View) sample {
+	s := sample{at: now, inserted: -1, published: -1, applied: -1, active: -1, dead: -1, parked: -1, lag: -1, margin: -1, inFlight: -1, sessions: -1}
 	for _, of := range v.Streams {
-		s.published += of.Published
+		add(&s.published, &of.Published)
 		add(&s.inFlight, of.InFlight)
 		if of.FenceMarginMS != nil {
 			s.margin = *of.FenceMarginMS
 		}
 	}
 	for _, of := range v.Projections {
-		s.applied += of.Applied
+		add(&s.applied, of.Applied)
 		add(&s.parked, of.Parked)
 		add(&s.sessions, of.SessionsHeld)
 		if of.LagMS != nil {
@@ -144,7 +144,7 @@ func (h *history) series(value func(sample) int64) []float64 {
 }
 
 // rates returns how much a counter grew a second, at each of the newest samples. A counter that
-// falls, as when a process is replaced, gives 0.
+// falls, as when a process is replaced, gives 0, and an unknown one -1.
 func (h *history) rates(value func(sample) int64) []float64 {
 	n := min(h.count, kept)
 	values := make([]float64, 0, n)
@@ -152,7 +152,11 @@ func (h *history) rates(value func(sample) int64) []float64 {
 		before := max(i-recent, h.count-n)
 		a, b := h.samples[before%kept], h.samples[i%kept]
 		took := b.at.Sub(a.at).Seconds()
-		if took <= 0 || value(a) < 0 || value(b) < value(a) {
+		if value(a) < 0 || value(b) < 0 {
+			values = append(values, -1)
+			continue
+		}
+		if took <= 0 || value(b) < value(a) {
 			values = append(values, 0)
 			continue
 		}

@@ -36,8 +36,8 @@ func (c *Console) Handler() http.Handler {
 		if !p.shown(&c.home) {
 			continue
 		}
-		pattern := "GET " + base + p.path
-		if p.path == "/" {
+		pattern := "GET " + base + p.Path
+		if p.Path == "/" {
 			pattern += "{$}"
 		}
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { c.servePage(w, r, p) })
@@ -69,6 +69,13 @@ func (c *Console) Handler() http.Handler {
 		}))
 	}
 	return c.guarded(mux)
+}
+
+// Patterns returns the handlers of a console that only reads, for a server that serves more. Run
+// must be called as well.
+func (c *Console) Patterns() map[string]http.HandlerFunc {
+	serve := c.Handler().ServeHTTP
+	return map[string]http.HandlerFunc{"GET " + c.home.Base: serve, "GET " + c.home.Base + "/": serve}
 }
 
 // guarded sets the headers of every answer, and refuses requests under a foreign name.
@@ -163,7 +170,7 @@ func sameOrigin(r *http.Request) bool {
 // back returns a page of the console; anything else leads to the first one.
 func back(path string) string {
 	for _, p := range pages {
-		if p.path == path {
+		if p.Path == path {
 			return path
 		}
 	}
@@ -185,8 +192,8 @@ func (c *Console) serveStatus(w http.ResponseWriter, _ *http.Request) {
 
 func (c *Console) servePage(w http.ResponseWriter, r *http.Request, p *page) {
 	m, found := c.model(r.Context(), p, r.URL.Query().Get("aggregate"))
-	var b strings.Builder
-	if err := templates.ExecuteTemplate(&b, "page", m); err != nil {
+	text, err := m.page()
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -194,7 +201,7 @@ func (c *Console) servePage(w http.ResponseWriter, r *http.Request, p *page) {
 	if !found {
 		w.WriteHeader(http.StatusNotFound)
 	}
-	_, _ = w.Write([]byte(b.String())) // the reader may have gone
+	_, _ = w.Write([]byte(text)) // the reader may have gone
 }
 
 // errBusy is the answer to one stream too many.

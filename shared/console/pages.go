@@ -2,10 +2,9 @@ package console
 
 import (
 	"context"
-	"html/template"
+	"html"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 
 // page is a page of the console.
 type page struct {
-	path, Name string
+	Path, Name string
 	// Regions are the templates of the parts that the stream replaces; Fixed is that of what is
 	// behind them, such as forms.
 	Regions []string
@@ -24,35 +23,32 @@ type page struct {
 	Hidden bool
 }
 
-// Path is the page's path, for templates.
-func (p *page) Path() string { return p.path }
-
 func always(*Home) bool { return true }
 
 // pages are all pages, in the order of the navigation.
 var pages = []page{
-	{path: "/", Name: "Flow", Regions: []string{"run", "flow", "events"}, Fixed: "harm", shown: always},
-	{path: "/leadership", Name: "Leadership", Regions: []string{"leadership"}, Fixed: "harm-leader", shown: always},
-	{path: "/parked", Name: "Parked", Regions: []string{"parked"}, Fixed: "harm-poison", shown: always},
+	{Path: "/", Name: "Flow", Regions: []string{"run", "flow", "events"}, Fixed: "harm", shown: always},
+	{Path: "/leadership", Name: "Leadership", Regions: []string{"leadership"}, Fixed: "harm-leader", shown: always},
+	{Path: "/parked", Name: "Parked", Regions: []string{"parked"}, Fixed: "harm-poison", shown: always},
 	{
-		path: "/parked/aggregate", Name: "Parked aggregate", Regions: []string{"aggregate"}, Fixed: "repair", Hidden: true,
+		Path: "/parked/aggregate", Name: "Parked aggregate", Regions: []string{"aggregate"}, Fixed: "repair", Hidden: true,
 		shown: func(h *Home) bool { return h.Show != nil },
 	},
-	{path: "/streams", Name: "Streams", Regions: []string{"streams"}, shown: always},
-	{path: "/builds", Name: "Builds and snapshots", Regions: []string{"builds"}, shown: always},
-	{path: "/trace", Name: "Trace", Regions: []string{"trace"}, Fixed: "", shown: func(h *Home) bool { return h.Trace != nil }},
+	{Path: "/streams", Name: "Streams", Regions: []string{"streams"}, shown: always},
+	{Path: "/builds", Name: "Builds and snapshots", Regions: []string{"builds"}, shown: always},
+	{Path: "/trace", Name: "Trace", Regions: []string{"trace"}, Fixed: "", shown: func(h *Home) bool { return h.Trace != nil }},
 }
 
 func pageAt(path string) *page {
 	for i := range pages {
-		if pages[i].path == path {
+		if pages[i].Path == path {
 			return &pages[i]
 		}
 	}
 	return nil
 }
 
-var templates = template.Must(template.New("console").Funcs(functions).ParseFS(assets, "assets/*.html"))
+var templates = parseAll(assets, "assets", functions)
 
 // model is what the templates read.
 type model struct {
@@ -69,7 +65,8 @@ type model struct {
 	Shown              Parked
 	Trace              Trace
 	Problem            string // why the page has no content
-	Rows               map[string]template.HTML
+	// InTheWay is the message that a drop gives up.
+	InTheWay string
 
 	history history
 }
@@ -86,7 +83,7 @@ type rendered struct{ get func() map[string]string }
 // regions returns the HTML of a page's regions for the present View. All streams of a page share
 // one rendering.
 func (c *Console) regions(ctx context.Context, p *page, aggregate string) map[string]string {
-	key := p.path + "?" + aggregate
+	key := p.Path + "?" + aggregate
 	c.mu.Lock()
 	r, ok := c.pages[key]
 	if !ok {
@@ -104,19 +101,28 @@ func (c *Console) regions(ctx context.Context, p *page, aggregate string) map[st
 	return r.get()
 }
 
-// Region renders a region for the page.
-func (m *model) Region(name string) template.HTML { return template.HTML(m.render(name)) } //nolint:gosec // by a template
+// page renders the whole page.
+func (m *model) page() (markup, error) { return templates.execute("page", m, m.functions()) }
 
+// render renders a region.
 func (m *model) render(name string) string {
-	var b strings.Builder
-	if err := templates.ExecuteTemplate(&b, "region-"+name, m); err != nil {
-		return template.HTMLEscapeString(err.Error())
+	text, err := templates.execute("region-"+name, m, m.functions())
+	if err != nil {
+		return html.EscapeString(err.Error())
 	}
-	return b.String()
+	return string(text)
 }
 
-// Harm returns the harm of the kinds named, all of them without a name.
-func (m *model) Harm(kinds ...string) (list []Harm) {
+// functions returns what the templates of the page call.
+func (m *model) functions() map[string]any {
+	return with(map[string]any{
+		"region": func(name string) markup { return markup(m.render(name)) },
+		"spark":  m.spark, "rate": m.rate, "harm": m.harm,
+	})
+}
+
+// harm returns the harm of the kinds named, all of them without a name.
+func (m *model) harm(kinds ...string) (list []Harm) {
 	for _, h := range m.Home.Harms {
 		if len(kinds) == 0 || slices.Contains(kinds, h.Kind) {
 			list = append(list, h)
@@ -125,14 +131,14 @@ func (m *model) Harm(kinds ...string) (list []Harm) {
 	return list
 }
 
-// Spark returns a sparkline by the name of its series, and Rate the newest value of one.
-func (m *model) Spark(name string) template.HTML {
+// spark returns a sparkline by the name of its series.
+func (m *model) spark(name string) markup {
 	s := seriesOf[name]
 	return sparkline(s.label, s.unit, m.values(name))
 }
 
-// Rate returns the newest value of a series as text.
-func (m *model) Rate(name string) string {
+// rate returns the newest value of a series as text.
+func (m *model) rate(name string) string {
 	values := m.values(name)
 	if len(values) == 0 || values[len(values)-1] < 0 {
 		return "–"
@@ -183,12 +189,13 @@ func (c *Console) model(ctx context.Context, p *page, aggregate string) (m *mode
 	}
 	var err error
 	switch {
-	case p.path == "/parked" && c.home.Parked != nil:
+	case p.Path == "/parked" && c.home.Parked != nil:
 		m.Parked, err = lookUp(ctx, c, "parked", c.home.Parked)
 		m.Groups = grouped(m.Parked)
-	case p.path == "/parked/aggregate" && aggregate != "":
+	case p.Path == "/parked/aggregate" && aggregate != "":
 		m.Shown, err = lookUp(ctx, c, "show "+aggregate, func(ctx context.Context) (Parked, error) { return c.home.Show(ctx, aggregate) })
-	case p.path == "/trace" && aggregate != "":
+		m.InTheWay = inTheWay(m.Shown)
+	case p.Path == "/trace" && aggregate != "":
 		m.Trace, err = lookUp(ctx, c, "trace "+aggregate, func(ctx context.Context) (Trace, error) { return c.home.Trace(ctx, aggregate) })
 	}
 	if err != nil {
@@ -260,11 +267,11 @@ func (c *Console) forget() {
 	c.lookUps.by = nil
 }
 
-// InTheWay returns the message that a drop gives up: the one that parked the aggregate or, if an
+// inTheWay returns the message that a drop gives up: the one that parked the aggregate or, if an
 // operator parked it because of no event, the first one that waits.
-func (m *model) InTheWay() string {
-	if m.Shown.MessageID == "" && len(m.Shown.Waiting) > 0 {
-		return m.Shown.Waiting[0].MessageID
+func inTheWay(p Parked) string {
+	if p.MessageID == "" && len(p.Waiting) > 0 {
+		return p.Waiting[0].MessageID
 	}
-	return m.Shown.MessageID
+	return p.MessageID
 }

@@ -2,7 +2,7 @@ package console
 
 import (
 	"fmt"
-	"html/template"
+	"html"
 	"math"
 	"strings"
 )
@@ -18,7 +18,7 @@ const (
 
 // sparkline draws values as an image with a name for those who cannot see it. Values below 0 are
 // unknown and are left out.
-func sparkline(name, unit string, values []float64) template.HTML {
+func sparkline(name, unit string, values []float64) markup {
 	span := max(window, len(values))
 	bucket := max(1, int(math.Ceil(float64(span)/points)))
 	most, now := 0.0, math.NaN()
@@ -56,13 +56,13 @@ func sparkline(name, unit string, values []float64) template.HTML {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`,
-		sparkWidth, sparkHeight, template.HTMLEscapeString(label))
+		sparkWidth, sparkHeight, html.EscapeString(label))
 	if first >= 0 {
 		fmt.Fprintf(&b, `<polygon points="%.1f,%d %s%.1f,%d"/>`, first, sparkHeight, line.String(), last, sparkHeight)
 		fmt.Fprintf(&b, `<polyline points="%s"/>`, strings.TrimSpace(line.String()))
 	}
 	b.WriteString("</svg>")
-	return template.HTML(b.String()) //nolint:gosec // numbers, and an escaped label
+	return markup(b.String())
 }
 
 // short writes a number as people read it in a line.

@@ -2,7 +2,7 @@ package console
 
 import (
 	"fmt"
-	"html/template"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +11,7 @@ import (
 )
 
 // functions are what the templates call.
-var functions = template.FuncMap{
+var functions = map[string]any{
 	"count": func(n any) string { return known(n, count) },
 	"ms":    func(n any) string { return known(n, func(v int64) string { return milliseconds(float64(v)) }) },
 	"seconds": func(n any) string {
@@ -31,8 +31,19 @@ var functions = template.FuncMap{
 	"stamp":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"duration": duration,
 	"offset":   offset,
-	"deref":    func(n *int64) int64 { return *n },
-	"percent":  percent,
+	"query":    url.QueryEscape,
+	"zero":     time.Time.IsZero,
+	"dead":     (*Queue).Dead,
+	"some":     func(n *int64) bool { return n != nil && *n > 0 },
+	"eq":       func(a, b string) bool { return a == b },
+	"length":   func(groups []Parked) int { return len(groups) },
+	"first":    func(i int) bool { return i < 3 },
+
+	// The parser knows them only if they are here; the language has them.
+	"and": true, "or": true, "not": true,
+	// These depend on the page.
+	"region": true, "spark": true, "rate": true, "harm": true,
+	"percent": percent,
 }
 
 // known formats a number, or a pointer to one that is nil if it is unknown.

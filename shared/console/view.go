@@ -25,15 +25,17 @@ type Stream struct {
 	// Replicas are those that answer, if the home knows them.
 	Replicas []Replica `json:"replicas,omitempty"`
 
-	Published int64  `json:"published"`
+	Published int64  `json:"published"` // by all leaders, as far as the home knows
 	InFlight  *int64 `json:"in_flight"`
 	Lanes     *int64 `json:"lanes"`
 	// FenceMarginMS is how long the leader may go on without another checkpoint, and FenceAfterMS
 	// how long directly after one.
 	FenceMarginMS *int64 `json:"fence_margin_ms"`
 	FenceAfterMS  *int64 `json:"fence_after_ms"`
-	Position      string `json:"position"`
-	LagMS         *int64 `json:"lag_ms"`
+	// HeartbeatAgeMS is the age of the checkpoint by the wall clocks of two machines.
+	HeartbeatAgeMS *int64 `json:"heartbeat_age_ms,omitempty"`
+	Position       string `json:"position"`
+	LagMS          *int64 `json:"lag_ms"`
 	// HeadroomSeconds is how far the oplog reaches back behind the checkpoint; HeadroomNote is why
 	// it is unknown.
 	HeadroomSeconds *int64    `json:"oplog_headroom_seconds"`
@@ -89,7 +91,7 @@ type Projection struct {
 	Database string   `json:"database,omitempty"`
 	Replicas []string `json:"replicas,omitempty"`
 
-	Applied      int64  `json:"applied"`
+	Applied      *int64 `json:"applied"`
 	SessionsHeld *int64 `json:"sessions_held"`
 	// Duplicates counts the events whose effect the guard refused because it had happened before.
 	Duplicates  *int64 `json:"duplicates"`

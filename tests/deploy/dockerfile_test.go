@@ -160,7 +160,7 @@ func TestTheDockerfilesBuildSmallStaticPrograms(t *testing.T) {
 			require.NoError(t, err)
 			t.Logf("%s: %.1f MB", s.name, float64(info.Size())/(1<<20))
 			// distroless/static itself has about 2 MB
-			require.Less(t, info.Size(), int64(maxImageBytes-3<<20))
+			require.Less(t, info.Size(), int64(maxImageBytes-2<<20))
 
 			binary, err := elf.Open(program)
 			require.NoError(t, err)

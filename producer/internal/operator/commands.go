@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -33,6 +34,7 @@ type Request struct {
 	ids       string // as given on the command line
 	yes       bool
 	repeats   bool
+	console   console.Options
 }
 
 const notes = `--reapply publishes again what was published with former settings: read models that have it apply it a second time.
@@ -42,7 +44,7 @@ const notes = `--reapply publishes again what was published with former settings
 
 // Program returns the commands of the program.
 func Program() commandline.Program[*Stream, Request] {
-	all := []Command{{Name: "run", Summary: "join the election and publish (also without a command)"}, statusCommand()}
+	all := []Command{{Name: "run", Summary: "join the election and publish (also without a command)"}, statusCommand(), consoleCommand()}
 	all = append(all, tokenCommands()...)
 	all = append(all, snapshotCommands()...)
 	all = append(all, sessionKeyCommand(), readingCommand(), Command{

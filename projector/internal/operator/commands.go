@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/console"
 )
 
 // Command is one command of the program. Without a Do it needs no [Projector]: run, and help.
@@ -31,6 +32,9 @@ type Request struct {
 	yes       bool
 	reason    string // of park
 
+	console  console.Options
+	readOnly bool // of console
+
 	chunk, rate  int64           // of build
 	parallel     int             // of build
 	skip         map[string]bool // of build: the documents that are left out
@@ -45,7 +49,7 @@ type Request struct {
 
 // Program returns the program with all commands; name is the name with which it is started.
 func Program(name string) commandline.Program[*Projector, Request] {
-	all := []Command{{Name: "run", Summary: "receive and apply (also without a command)"}, statusCommand()}
+	all := []Command{{Name: "run", Summary: "receive and apply (also without a command)"}, statusCommand(), consoleCommand(name)}
 	all = append(all, parkedCommands(name)...)
 	return commandline.Program[*Projector, Request]{Name: name, Commands: append(all, buildCommand(), switchCommand(), dropCommand(), repairCommand(name), verifyCommand(), doctorCommand(), checkCommand())}
 }

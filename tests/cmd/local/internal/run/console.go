@@ -217,7 +217,7 @@ func (r *runner) view(ctx context.Context) console.View {
 
 // projection returns the state of the projectors and of the read model.
 func (r *runner) projection(ctx context.Context) console.Projection {
-	p := console.Projection{Name: r.options.Projection, Database: r.places.readModel, Applied: r.applied()}
+	p := console.Projection{Name: r.options.Projection, Database: r.places.readModel, Applied: new(r.applied())}
 	p.SessionsHeld, p.Duplicates, p.Redelivered = new(int64), new(int64), new(int64)
 	for _, slot := range r.projectors {
 		status, fresh := slot.Status()
