@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -53,14 +54,14 @@ type Client struct {
 
 	running sync.WaitGroup // of calls whose answer may no longer be awaited
 
-	mu        sync.Mutex
-	blame     blame                // guarded by mu
-	late      map[string]*lateCall // by message id, of single events whose answer is awaited; guarded by mu
-	typical   time.Duration        // of a call that succeeds, as a moving average; guarded by mu
-	succeeded time.Time            // when a call of a command has succeeded; guarded by mu
-	notUntil  time.Time            // when the program may be called again; guarded by mu
-	failing   time.Time            // since when no call has succeeded; zero: the last one has; guarded by mu
-	away      error                // why the program cannot be called, if that is the last thing known; guarded by mu
+	mu       sync.Mutex
+	blame    blame                // guarded by mu
+	late     map[string]*lateCall // by message id, of single events whose answer is awaited; guarded by mu
+	typical  time.Duration        // of a call that succeeds, as a moving average; guarded by mu
+	passed   *envelope.Change     // the last event that a command had an answer for; guarded by mu
+	notUntil time.Time            // when the program may be called again; guarded by mu
+	failing  time.Time            // since when no call has succeeded; zero: the last one has; guarded by mu
+	away     error                // why the program cannot be called, if that is the last thing known; guarded by mu
 }
 
 // New returns a client. Nothing is called yet.

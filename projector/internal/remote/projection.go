@@ -58,10 +58,10 @@ const commandTries = 6
 
 // Project implements [projection.Projection] by a call for one event, for the commands: a projector
 // that runs asks for the events of a session together. Errors: ErrProgram if the program cannot be
-// called, or if no call succeeds; any other failure is the event's.
+// called, or if it no longer answers for the last event that it answered for; any other failure is
+// the event's.
 func (p program) Project(e projection.Event) ([]projection.Write, error) {
 	backoff := retry.Backoff{Max: 2 * time.Second}
-	began := time.Now()
 	for {
 		outcome, failed := p.client.one(&e.Change)
 		switch {
@@ -69,7 +69,7 @@ func (p program) Project(e projection.Event) ([]projection.Write, error) {
 			return outcome.Writes, outcome.Err
 		case backoff.Attempts() < commandTries:
 			time.Sleep(max(backoff.Next(), failed.wait))
-		case failed.kind == away || failed.kind == redeclared || !p.client.worksSince(began):
+		case failed.kind == away || failed.kind == redeclared || !p.client.works():
 			return nil, fmt.Errorf("%w: %w", ErrProgram, failed)
 		default:
 			return nil, failed
@@ -91,15 +91,20 @@ func (c *Client) one(change *envelope.Change) (Outcome, *callError) {
 		return Outcome{}, failed
 	}
 	c.mu.Lock()
-	c.succeeded = time.Now()
+	c.passed = change
 	c.mu.Unlock()
 	return outcomes[0], nil
 }
 
-// worksSince reports whether a call of a command has succeeded since a time, or shortly before it:
-// a command asks for one event after the other.
-func (c *Client) worksSince(t time.Time) bool {
+// works reports whether the program still answers for the last event that a command had its answer
+// for.
+func (c *Client) works() bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.succeeded.IsZero() && c.succeeded.After(t.Add(-time.Minute))
+	passed := c.passed
+	c.mu.Unlock()
+	if passed == nil {
+		return false
+	}
+	_, failed := c.one(passed)
+	return failed == nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -539,4 +540,55 @@ func TestG5ABuildLeavesOutTheAggregateThatTheDatabaseRefuses(t *testing.T) {
 		require.Equal(w, 1, parked.Code)
 		require.Contains(w, parked.Out+parked.Err, "the aggregate could not be built")
 	})
+}
+
+// A read model is built, and goes on behind the build, with a program as its projection; a build
+// whose program fails or goes away ends, fails no aggregate, and can be continued.
+func TestG1G3AProgramsReadModelIsBuilt(t *testing.T) {
+	for _, p := range []projection.Projection{ledger{}, projection.Timeline{}} {
+		t.Run(p.Name(), func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				g := w.StartProgram(p)
+				defer g.End()
+				set := func(c *projector.Config, o *projector.Options) {
+					builds(p.Name())(c, o)
+					g.Runs(p.Name())(c, o)
+				}
+				indexed(w)
+				versions := map[string]int{}
+				for n := range 60 {
+					appendEvent(w, versions, fmt.Sprint("a", n%7))
+				}
+				w.StartProducer("a", onlyInserts)
+				w.Leads("a")
+				works := g.Serves(p)
+				g.Replace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodPost && g.Posted() > 20 {
+						http.Error(w, "out of order", http.StatusInternalServerError)
+						return
+					}
+					works.ServeHTTP(w, r)
+				}))
+				failing := w.OperateProjector(operated(w, set), "build")
+				require.Equal(w, 1, failing.Code)
+				require.Contains(w, failing.Err, "does not answer as it must")
+				g.Stop()
+				require.Equal(w, 1, w.OperateProjector(operated(w, set), "build").Code)
+				g.Replace(works)
+				built := w.OperateProjector(operated(w, set), "build")
+				require.Equal(w, 0, built.Code)
+				require.Contains(w, built.Out, p.Name()+" from shop.events: 60 events of 7 aggregates built")
+				w.StartProjector(set)
+				for n := range 21 {
+					appendEvent(w, versions, fmt.Sprint("a", n%7))
+				}
+				w.Completed(21)
+				require.Equal(w, 0, w.OperateProjector(set, "verify").Code)
+				if p.Name() == "timeline" {
+					require.Equal(w, 0, w.OperateProjector(operated(w, set), "repair", "a3").Code)
+					require.Equal(w, 0, w.OperateProjector(set, "verify").Code)
+				}
+			})
+		})
+	}
 }

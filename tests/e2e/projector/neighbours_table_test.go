@@ -163,9 +163,9 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 						}
 						settings := runs(project)
 						if strings.HasSuffix(name, " program") {
-							g := startProgram(w, project)
-							defer g.end()
-							settings = g.runs(project.Name())
+							g := w.StartProgram(project)
+							defer g.End()
+							settings = g.Runs(project.Name())
 						}
 						p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
 							settings(c, o)

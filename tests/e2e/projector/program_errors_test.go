@@ -20,7 +20,7 @@ import (
 // wrong answers calls in which an event has a type that goes wrong, and leaves the others to the
 // program.
 type wrong struct {
-	g    *program
+	g    *world.Program
 	next http.Handler
 	// until ends the calls that hang.
 	until chan struct{}
@@ -47,7 +47,7 @@ func (h wrong) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case "Redirects":
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		case "Kills":
-			go h.g.die()
+			go h.g.Die()
 			<-r.Context().Done()
 			panic(http.ErrAbortHandler)
 		case "Hangs":
@@ -64,35 +64,21 @@ func (h wrong) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(w, r)
 }
 
-// die ends the program; two seconds later it runs again.
-func (g *program) die() {
-	g.stop()
-	time.Sleep(2 * time.Second)
-	g.mu.Lock()
-	ended, handler := g.ended, g.handler
-	g.mu.Unlock()
-	if !ended {
-		g.start(handler)
-	}
-}
-
 // goesWrong has a projector run a timeline in which some types of events go wrong.
-func goesWrong(w *world.World, change func(*projector.Config)) (g *program, p *world.Projector, end func()) {
+func goesWrong(w *world.World, change func(*projector.Config)) (g *world.Program, p *world.Projector, end func()) {
 	w.Helper()
-	g = startProgram(w, projection.Timeline{})
+	g = w.StartProgram(projection.Timeline{})
 	until := make(chan struct{})
-	g.mu.Lock()
-	g.handler = wrong{g: g, next: g.handler, until: until}
-	g.mu.Unlock()
+	g.Replace(wrong{g: g, next: g.Serves(projection.Timeline{}), until: until})
 	p = w.StartProjector(func(c *projector.Config, o *projector.Options) {
-		g.runs("timeline")(c, o)
+		g.Runs("timeline")(c, o)
 		if change != nil {
 			change(c)
 		}
 	})
 	return g, p, func() {
 		close(until)
-		g.end()
+		g.End()
 	}
 }
 
@@ -159,13 +145,13 @@ func TestG1G5NothingIsBlamedWhileTheProgramFails(t *testing.T) {
 				defer end()
 				publish(w, event("a", 1, "T"))
 				w.Completed(1)
-				works := g.replace(breaks)
+				works := g.Replace(breaks)
 				publish(w, event("a", 2, "T"), event("b", 1, "T"))
 				publish(w, event("c", 1, "T"))
 				w.Pass(time.Hour)
 				require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Completed)
 				require.Contains(w, p.Log.Text(), "projection program")
-				g.replace(works)
+				g.Replace(works)
 				w.Completed(4)
 				counted, err := p.End()
 				require.NoError(w, err)
@@ -186,8 +172,8 @@ func TestG5AProjectorWaitsAsLongAsItIsAsked(t *testing.T) {
 			publish(w, event("a", 1, "T"))
 			w.Completed(1)
 			var called []time.Time
-			works := g.replace(nil)
-			g.replace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			works := g.Replace(nil)
+			g.Replace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if called = append(called, time.Now()); len(called) < 2 {
 					w.Header().Set("Retry-After", header)
 					http.Error(w, "busy", http.StatusTooManyRequests)
@@ -208,12 +194,12 @@ func TestG5AProjectorWaitsAsLongAsItIsAsked(t *testing.T) {
 // ends the projector.
 func TestG3AnotherDeclarationIsReadBeforeAnyWrite(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		g := startProgram(w, grown{})
-		defer g.end()
-		p := w.StartProjector(g.runs("grown"))
+		g := w.StartProgram(grown{})
+		defer g.End()
+		p := w.StartProjector(g.Runs("grown"))
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
-		g.replace(g.serves(grown{more: true}))
+		g.Replace(g.Serves(grown{more: true}))
 		publish(w, event("a", 2, "T"))
 		w.Completed(2)
 		names, err := w.Client.Database(world.ReadModel).ListCollectionNames(w.Context(), map[string]any{})
@@ -222,7 +208,7 @@ func TestG3AnotherDeclarationIsReadBeforeAnyWrite(t *testing.T) {
 		require.NotContains(w, deadLetters(w), "a")
 		require.Contains(w, p.Log.Text(), "has another declaration")
 
-		g.replace(g.serves(grown{keyed: "other"}))
+		g.Replace(g.Serves(grown{keyed: "other"}))
 		publish(w, event("a", 3, "T"))
 		w.Eventually("the projector ends", func() bool { return len(p.Done) > 0 })
 		_, err = p.End()
@@ -258,20 +244,20 @@ func (p grown) Project(e projection.Event) ([]projection.Write, error) {
 // No session is accepted before the declaration was read, and one of another name is refused.
 func TestAProjectorWaitsForItsProgram(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		g := startProgram(w, projection.Timeline{})
-		defer g.end()
-		g.stop()
-		p := w.StartProjector(g.runs("timeline"))
+		g := w.StartProgram(projection.Timeline{})
+		defer g.End()
+		g.Stop()
+		p := w.StartProjector(g.Runs("timeline"))
 		publish(w, event("a", 1, "T"))
 		w.Pass(10 * time.Minute)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Locked+w.Bus.Stats(world.SubscriptionPath).HeldSessions)
-		g.start(g.serves(projection.Timeline{}))
+		g.Start(g.Serves(projection.Timeline{}))
 		w.Completed(1)
 		_, err := p.End()
 		require.NoError(w, err)
 
 		config, o := w.ProjectorConfig(), projector.Options{}
-		g.runs("another")(&config, &o)
+		g.Runs("another")(&config, &o)
 		require.ErrorContains(w, projector.Run(w.Context(), config, o), "must be equal")
 	})
 }
