@@ -60,6 +60,7 @@ run: ## see it working: embedded stack, both services, events, check (INPUT= ONC
 test: ## every test of every module, those in real time with the race detector; Azurite and other languages' clients where npm and Python are
 	@tests/emulator/scripts/azurite.sh
 	@tests/emulator/scripts/clients.sh
+	@scripts/chromium.sh
 	@scripts/test.sh
 	@$(if $(MONGOD),scripts/mongod.sh)
 
@@ -97,6 +98,12 @@ chaos-network: ## as root: services whose network fails: ROUNDS=50, RINGS=5, LON
 .PHONY: picture
 picture: ## on Linux: docs/run.svg, the README's moving picture, from a real run: CHAOS=
 	@CHAOS='$(CHAOS)' scripts/picture.sh
+
+.PHONY: console-pictures
+console-pictures: ## with Chromium: docs/console-*.png, made by the test of the console, and pictures of all its pages in bin/console
+	@mkdir -p bin/console
+	CI=true CONSOLE_PICTURES=$(CURDIR)/bin/console go test -count 1 ./tests/e2e/console
+	cp bin/console/docs-console-*.png docs/ && cd docs && for f in docs-console-*.png; do mv "$$f" "$${f#docs-}"; done
 
 .PHONY: images
 images: ## with Docker, or as root with dockerd and debootstrap: both images are built, and the pipeline runs with them

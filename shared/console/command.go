@@ -29,8 +29,8 @@ const (
 type Options struct {
 	// Listen is the address, on this machine alone.
 	Listen string
-	// With is the address of another console on this machine, whose View is shown as well; empty:
-	// there is none.
+	// With is the address of another console on this machine, whose View is shown as well; empty
+	// adds none.
 	With string
 }
 

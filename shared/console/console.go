@@ -20,8 +20,9 @@ const (
 	viewTimeout = 15 * time.Second
 	// endTimeout is how long the streams may take to end.
 	endTimeout = 2 * time.Second
-	// maxAnswers is how many answers to actions are kept.
-	maxAnswers = 10
+	// maxAnswers is how many answers to actions are kept, and answerFor how long they are shown.
+	maxAnswers = 3
+	answerFor  = time.Minute
 )
 
 // Home is what a console reads and does. Its functions are called from several goroutines at once.
@@ -30,8 +31,8 @@ type Home struct {
 	Title string
 	// Base is the path of the console without a trailing slash; empty at the root.
 	Base string
-	// Public accepts requests under any IP address, as behind a forwarded port; otherwise only those
-	// to a loopback address.
+	// Public accepts requests under any IP address, as behind a forwarded port; otherwise only
+	// those to a loopback address.
 	Public bool
 	// View reads the state; it is called once a second.
 	View func(context.Context) View
@@ -139,6 +140,16 @@ func (c *Console) answered(did, text string, err error) {
 	c.answers = append([]answer{a}, c.answers...)
 	c.answers = c.answers[:min(len(c.answers), maxAnswers)]
 	c.announce()
+}
+
+// recentAnswers returns the answers that are still shown. The caller holds mu.
+func (c *Console) recentAnswers() (recent []answer) {
+	for _, a := range c.answers {
+		if time.Since(a.At) < answerFor {
+			recent = append(recent, a)
+		}
+	}
+	return recent
 }
 
 // ErrNotLoopback means that a console which changes things was to listen for other machines.

@@ -64,6 +64,7 @@ type model struct {
 	Groups             []group
 	Shown              Parked
 	Trace              Trace
+	Over               bool   // the run of the local stack has ended
 	Problem            string // why the page has no content
 	// InTheWay is the message that a drop gives up.
 	InTheWay string
@@ -170,17 +171,19 @@ var seriesOf = map[string]struct {
 	"parked":    {"parked aggregates", "", false, func(s sample) int64 { return s.parked }},
 }
 
-// model returns what a page shows now; found is false if it is about an aggregate that is not there.
+// model returns what a page shows now; found is false if it is about an aggregate that does not
+// exist.
 func (c *Console) model(ctx context.Context, p *page, aggregate string) (m *model, found bool) {
 	c.mu.Lock()
 	m = &model{
 		Base: c.home.Base, Title: title(p.Name, c.home.Title), Token: c.token, Home: &c.home, Page: p, View: c.view,
-		Answers: slices.Clone(c.answers), Aggregate: aggregate, history: c.history,
+		Answers: c.recentAnswers(), Aggregate: aggregate, history: c.history,
 	}
 	m.history.terms = nil
 	m.Terms = slices.Clone(c.history.terms)
 	c.mu.Unlock()
 	m.Terms = measured(m.Terms, m.View.Run)
+	m.Over = m.View.Run != nil && m.View.Run.Verdict != ""
 	slices.Reverse(m.Terms)
 	for i := range pages {
 		if !pages[i].Hidden && pages[i].shown(&c.home) {

@@ -18,7 +18,7 @@ type markup string
 // set are templates in the syntax of html/template, of which they use fields, variables, functions,
 // if, with, range and template.
 //
-// They are not run by html/template, because a program that contains it is 8 MB larger: it looks up
+// They are not run by html/template, because a program that contains it is 8 MB larger: it calls
 // methods by names that are known only when it runs, so that the linker can drop no method of any
 // type. Here a name is a field or a function. A value is escaped for text and for attributes
 // in quotes, and is written nowhere else; what goes into the query of an address calls query.

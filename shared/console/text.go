@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"html"
 	"net/url"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ var functions = map[string]any{
 	"short":    func(id string) string { return terminal.Printable(terminal.Shorten(id)) },
 	"text":     terminal.Printable,
 	"lines":    terminal.Lines,
+	"path":     func(text string) markup { return markup(strings.ReplaceAll(html.EscapeString(terminal.Printable(text)), "/", "/<wbr>")) },
 	"clock":    func(t time.Time) string { return t.UTC().Format("15:04:05") },
 	"millis":   clockMillis,
 	"stamp":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
@@ -37,7 +39,6 @@ var functions = map[string]any{
 	"some":     func(n *int64) bool { return n != nil && *n > 0 },
 	"eq":       func(a, b string) bool { return a == b },
 	"length":   func(groups []Parked) int { return len(groups) },
-	"first":    func(i int) bool { return i < 3 },
 
 	// The parser knows them only if they are here; the language has them.
 	"and": true, "or": true, "not": true,

@@ -17,7 +17,7 @@ type View struct {
 // Stream is one stream of the producer.
 type Stream struct {
 	Name string `json:"name"`
-	// Leader is empty while there is none.
+	// Leader is empty while no replica leads.
 	Leader string `json:"leader"`
 	Epoch  int64  `json:"epoch"`
 	// State describes a stream that is not simply published by its leader; else it is empty.

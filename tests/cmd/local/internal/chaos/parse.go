@@ -60,7 +60,7 @@ var kinds = []description{
 	{ExpireLocks, 0, "every lock on a message or session runs out"},
 	{MongoStepDown, 2 * time.Second, "the primary steps down for the duration"},
 	{Blob503, 5 * time.Second, "Blob storage answers \"server busy\" for the duration"},
-	{Poison, 5 * time.Second, "the read model refuses an event: its aggregate is parked until it is replayed, after the duration by itself"},
+	{Poison, 5 * time.Second, "the read model refuses an event: its aggregate is parked, until a replay (of --chaos: after the duration)"},
 }
 
 // Help lists the kinds for people, one a line.

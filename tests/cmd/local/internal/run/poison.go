@@ -93,7 +93,7 @@ func (r *runner) poison(ctx context.Context, a chaos.Action) error {
 
 // awaitReplay waits until a person has replayed the aggregate.
 func (r *runner) awaitReplay(ctx context.Context, aggregate any) error {
-	text := fmt.Sprintf("%v is parked, and the cause is gone: replay it on the page Parked, or with `projector parked replay`. The run waits for that.", aggregate)
+	text := fmt.Sprintf("%v is parked, and the cause is gone: replay it on the page Parked. The run waits for that.", aggregate)
 	r.console.awaits(text)
 	defer r.console.awaits("")
 	for r.isParked(ctx, aggregate) {

@@ -1,0 +1,2 @@
+// Package console tests the console in a browser, on runs of the local command.
+package console
