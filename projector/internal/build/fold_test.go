@@ -99,3 +99,30 @@ func TestAnAggregateOfManyEventsIsBoundedByItsEffect(t *testing.T) {
 		})
 	}
 }
+
+// The order of several documents is known by their versions alone.
+func TestAnAggregateWhoseOrderIsNotKnownIsNotBuilt(t *testing.T) {
+	for name, c := range map[string]struct {
+		versions []int64
+		fails    bool
+	}{
+		"all have versions":      {[]int64{1, 2, 3}, false},
+		"one, without a version": {[]int64{0}, false},
+		"the first has none":     {[]int64{0, 1}, true},
+		"the last has none":      {[]int64{1, 0}, true},
+	} {
+		f := newFold(effect(counted), "a")
+		for _, version := range c.versions {
+			change := envelope.Change{Aggregate: "a", Operation: envelope.Insert, Version: version}
+			if f.follows(change) {
+				require.NoError(t, f.add(effect(counted), change, change))
+			}
+		}
+		built, _ := f.end()
+		if c.fails {
+			require.ErrorContains(t, built.Failed, "it has several documents, and one has no version, so their order is not known", name)
+		} else {
+			require.NoError(t, built.Failed, name)
+		}
+	}
+}

@@ -20,8 +20,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
@@ -90,25 +92,29 @@ func failing(code int, commands ...string) func(w *world.World, plug *world.Plug
 // G1, G3: a range that can no longer be read as of its time is read again as of another one, as a
 // whole.
 func TestG3ARangeThatIsTooOldIsReadAgain(t *testing.T) {
-	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-		begun(w, 9)
-		w.Producers[0].End() // so that no other cursor is read
-		const events = 300   // more than a server returns at once
-		documents := make([]any, events)
-		for n := range documents {
-			documents[n] = bson.D{{Key: "aggregateId", Value: "large"}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(n)}}
-		}
-		_, err := w.Events.InsertMany(w.Context(), documents)
-		require.NoError(w, err)
-		b := building(w, builds("ledger"))
-		status := w.OperateProjector(operated(w, builds("ledger")), "status")
-		require.Regexp(w, `\nbuild +building: [0-9]+ events of [0-9]+ aggregates? in [0-9]+ ranges?, at `, status.Out)
-		w.FailMongo(3, 239, "getMore") // SnapshotTooOld
-		code, out := b.end()
-		require.Zero(w, code, out)
-		require.Equal(w, events, eventsOf(w, "accounts", "large"))
-		require.Equal(w, 9+events, eventsOf(w, "totals", "all"))
-	})
+	for name, gone := range map[string]int{"the history is shorter": mongodb.SnapshotTooOld, "an index was created": mongodb.SnapshotUnavailable, "a chunk was moved": mongodb.StaleChunkHistory} {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				begun(w, 9)
+				w.Producers[0].End() // so that no other cursor is read
+				const events = 300   // more than a server returns at once
+				documents := make([]any, events)
+				for n := range documents {
+					documents[n] = bson.D{{Key: "aggregateId", Value: "large"}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(n)}}
+				}
+				_, err := w.Events.InsertMany(w.Context(), documents)
+				require.NoError(w, err)
+				b := building(w, builds("ledger"))
+				status := w.OperateProjector(operated(w, builds("ledger")), "status")
+				require.Regexp(w, `\nbuild +building: [0-9]+ events of [0-9]+ aggregates? in [0-9]+ ranges?, at `, status.Out)
+				w.FailMongo(3, gone, "getMore")
+				code, out := b.end()
+				require.Zero(w, code, out)
+				require.Equal(w, events, eventsOf(w, "accounts", "large"))
+				require.Equal(w, 9+events, eventsOf(w, "totals", "all"))
+			})
+		})
+	}
 }
 
 // G1, G3, G5: ranges that are too old whenever they are read are halved, down to one aggregate. One
@@ -128,16 +134,76 @@ func TestG5AnAggregateThatIsAlwaysTooOldIsLeftOut(t *testing.T) {
 		}
 		_, err := w.Events.InsertMany(w.Context(), documents)
 		require.NoError(w, err)
-		w.FailMongo(60, 239, "getMore") // SnapshotTooOld
+		w.FailMongo(60, mongodb.SnapshotTooOld, "getMore")
 		code, out := buildUntil(w.Context(), w, builds("ledger"), "--chunk", "200")
 		require.Equal(w, 1, code, out)
 		require.Contains(w, out, "1 aggregate could not be built:\n  d: its documents were read 3 times, and each time the source forgot the moment before their end")
 		require.Contains(w, out, "Raise minSnapshotHistoryWindowInSeconds of the source")
 		require.Equal(w, 9+4*(most/2), eventsOf(w, "totals", "all"))
-		w.FailMongo(0, 239, "getMore")
+		w.FailMongo(0, mongodb.SnapshotTooOld, "getMore")
 		require.Zero(w, w.OperateProjector(operated(w, builds("ledger")), "build").Code)
 		require.Equal(w, large, eventsOf(w, "accounts", "d"))
 		require.Equal(w, 9+4*(most/2)+large, eventsOf(w, "totals", "all"))
+	})
+}
+
+// G3: if the stream has a name of its own, the guards of a build are of that stream, so its events
+// that wait are recognised.
+func TestG3ABuildBesideANamedStreamHasEachEventOnce(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		versions := map[string]int{}
+		indexed(w)
+		w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
+			onlyInserts(c, o)
+			c.Stream = "sales"
+		})
+		set := func(c *projector.Config, o *projector.Options) {
+			builds("ledger")(c, o)
+			c.Stream = "sales"
+		}
+		w.Eventually("the stream has begun", func() bool { return w.CheckpointOf("sales").Token != nil })
+		for n := range 9 {
+			appendEvent(w, versions, fmt.Sprintf("a%d", n%3))
+		}
+		w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 9 })
+		code, out := buildUntil(w.Context(), w, set)
+		require.Zero(w, code, out)
+		w.StartProjector(set)
+		appendEvent(w, versions, "a1")
+		w.Completed(10)
+		require.Equal(w, 10, eventsOf(w, "totals", "all"))
+	})
+}
+
+// paid keeps a document of each aggregate that was paid.
+type paid struct{}
+
+func (paid) Name() string       { return "paid" }
+func (paid) Collection() string { return "paid" }
+func (paid) Project(e projection.Event) ([]projection.Write, error) {
+	if e.Type != "Paid" {
+		return nil, nil
+	}
+	return []projection.Write{projection.Update("paid", e.Aggregate, projection.Inc("events", 1))}, nil
+}
+
+// G5: an aggregate whose events had no effect is known after a build, so its next version is not
+// missed for want of the versions before it.
+func TestG5AnAggregateWithoutEffectsIsKnownAfterABuild(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		versions := begun(w, 9)
+		set := func(c *projector.Config, o *projector.Options) {
+			builds("paid")(c, o)
+			c.VersionFirst, c.VersionGapWait = 1, time.Second
+			require.NoError(w, o.Projections.Register(paid{}))
+		}
+		code, out := buildUntil(w.Context(), w, set)
+		require.Zero(w, code, out)
+		w.StartProjector(set)
+		versions["a1"]++
+		w.InsertDocument(bson.D{{Key: "aggregateId", Value: "a1"}, {Key: "version", Value: versions["a1"]}, {Key: "type", Value: "Paid"}})
+		w.Completed(10)
+		require.Equal(w, 1, eventsOf(w, "paid", "a1"))
 	})
 }
 
