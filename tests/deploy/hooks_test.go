@@ -70,19 +70,19 @@ func TestTheAddressIsPrintedBeforeItIsNeeded(t *testing.T) {
 	require.Empty(t, out, "without a network no address is printed")
 }
 
-// After a deployment both doctors run if their answers can be read. Their findings do not fail the
-// deployment, which is finished.
+// After a deployment both doctors run if their answers can be read, that of the projector for each
+// version. Their findings do not fail the deployment, which is finished.
 func TestADeploymentEndsWithBothDoctors(t *testing.T) {
 	env := []string{"AZURE_RESOURCE_GROUP=rg-x", "AZURE_SUBSCRIPTION_ID=sub", "SERVICE_PRODUCER_NAME=ca-producer", "BLOB_ACCOUNT_URL=https://stx.blob.core.windows.net"}
 	for _, c := range []struct {
-		blobs, code string
-		doctors     int
-	}{{"true", "0", 2}, {"true", "1", 2}, {"refused", "0", 0}} {
+		blobs, code, versions string
+		doctors               int
+	}{{"true", "0", "", 2}, {"true", "1", "1", 2}, {"true", "0", "1,2", 3}, {"refused", "0", "", 0}} {
 		dir := t.TempDir()
 		list := map[string]string{"true": "exit 0", "refused": "exit 1"}[c.blobs]
 		standIn(t, dir, "az", `case "$*" in *"blob list"*) `+list+` ;; esac
 `+azStandIn(dir, "Succeeded", c.code, c.blobs)+"esac")
-		out, errOut, code := hook(t, dir, "postdeploy.sh", env...)
+		out, errOut, code := hook(t, dir, "postdeploy.sh", append(env, "PROJECTION_VERSIONS="+c.versions)...)
 		require.Zero(t, code, errOut)
 		require.Contains(t, out, "-g rg-x -n ca-producer --follow")
 		require.Contains(t, out, "subscriptions/sub/resourceGroups/rg-x/overview")
@@ -91,6 +91,7 @@ func TestADeploymentEndsWithBothDoctors(t *testing.T) {
 		require.Equal(t, c.doctors, strings.Count(string(calls), "job start"), "%s", calls)
 		require.Equal(t, c.doctors == 0, strings.Contains(out, "scripts/operate.sh -g rg-x producer doctor"), out)
 		require.Equal(t, c.code == "1", strings.Contains(errOut, "has found something"), errOut)
+		require.Equal(t, c.versions == "1,2", strings.Contains(string(calls), `tags."sluice-version"=='2'`), "%s", calls)
 	}
 }
 

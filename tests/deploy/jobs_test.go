@@ -166,7 +166,11 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
 		{[]string{"producer", "doctor"}, "Failed", "false", 1, "first line\nwhat it prints\n", "the platform ended the command (Failed)"},
 		{[]string{"producer", "doctor"}, "Failed", "refused", 2, "what the log has\n", "storage cannot be read from here"},
 		{[]string{"projector", "status"}, "Succeeded", "refused", 0, "what the log has\n", "storage cannot be read from here"},
+		{[]string{"projector:12", "status"}, "Succeeded", "true", 0, "first line\nwhat it prints\n", "what failed\n"},
 		{[]string{"scaler", "doctor"}, "", "true", 2, "", "usage: "},
+		{[]string{"projector:", "status"}, "", "true", 2, "", "usage: "},
+		{[]string{"projector:2x", "status"}, "", "true", 2, "", "usage: "},
+		{[]string{"producer:2", "status"}, "", "true", 2, "", "usage: "},
 		{[]string{"producer"}, "", "true", 2, "", "usage: "},
 		{[]string{"producer", "a\nb"}, "", "true", 2, "", "usage: "},
 	} {
@@ -191,7 +195,7 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
 		require.NoError(t, json.Unmarshal(text, &started), "%s", text)
 		require.NoError(t, json.Unmarshal([]byte(job), &before))
 		words := make([]any, 0, len(c.args))
-		service := slices.IndexFunc(c.args, func(word string) bool { return word == "producer" || word == "projector" })
+		service := slices.IndexFunc(c.args, func(word string) bool { return strings.HasPrefix(word, "pro") })
 		for _, word := range c.args[service+1:] {
 			words = append(words, word)
 		}
@@ -203,7 +207,9 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
 		require.Equal(t, before, started)
 		calls, err := os.ReadFile(filepath.Join(dir, "calls"))
 		require.NoError(t, err)
-		require.Contains(t, string(calls), `tags."sluice-commands"=='`+c.args[service]+"'")
+		name, version, chosen := strings.Cut(c.args[service], ":")
+		require.Contains(t, string(calls), `tags."sluice-commands"=='`+name+"'")
+		require.Equal(t, chosen, strings.Contains(string(calls), `tags."sluice-version"=='`+version+"'"))
 		require.Contains(t, string(calls), "--job-execution-name the-execution")
 		require.NotContains(t, string(calls), "logs show")
 		require.Equal(t, c.args[0] == "-g", strings.Contains(string(calls), "Microsoft.App/jobs --resource-group rg-x"))
