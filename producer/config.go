@@ -126,9 +126,10 @@ type Config struct {
 	// PublishLanesMax is the maximum: more lanes are used while acknowledgements are fast, fewer
 	// while they are slow or Service Bus is busy.
 	PublishLanesMax int `envconfig:"PUBLISH_LANES_MAX" default:"256"`
-	// BatchScope is session (one session per batch: right for every entity) or mixed (faster with
-	// many small aggregates; not for partitioned entities).
-	BatchScope string `envconfig:"BATCH_SCOPE" default:"session"`
+	// BatchScope is session (one session per batch: right for every entity), mixed (faster with
+	// many small aggregates; not for partitioned entities), or auto (mixed until Service Bus
+	// refuses a batch of several sessions, as a partitioned entity does; then session).
+	BatchScope string `envconfig:"BATCH_SCOPE" default:"auto"`
 	// BatchMessages is the maximum number of messages in a batch; the broker's size limit applies
 	// as well.
 	BatchMessages int `envconfig:"BATCH_MESSAGES" default:"500"`

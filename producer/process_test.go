@@ -64,7 +64,7 @@ func TestEveryProblemOfEveryStreamIsReportedByVariable(t *testing.T) {
 	require.EqualError(t, err, `9 settings must be fixed:
   - ORDERS_HTTP_ADDR: is a setting of the whole process: set HTTP_ADDR instead
   - TAKEOVER_AFTER: must exceed ORDERS_FENCE_AFTER (7s) by at least 500ms (it is 4s), or a standby would lead beside a leader that may still send
-  - BATCH_SCOPE: must be one of session, mixed (it is "all")
+  - BATCH_SCOPE: must be one of auto, session, mixed (it is "all")
   - PAYMENTS_MONGODB_COLLECTION (or MONGODB_COLLECTION): is required and not set
   - PAYMENTS_LEASE_DURATION: its value cannot be read as a duration (for example 500ms, 15s, 2m)
   - SERVICE_BUS_TOPIC, PAYMENTS_SERVICE_BUS_QUEUE: set exactly one of them

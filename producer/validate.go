@@ -49,7 +49,7 @@ func (c *Config) Validate() error {
 	p.Require(c.PublishLanesMax >= c.PublishLanes, "PUBLISH_LANES_MAX: must be at least PUBLISH_LANES (%d; it is %d)",
 		c.PublishLanes, c.PublishLanesMax)
 	p.Add(settings.AtMost("PUBLISH_LANES_MAX", c.PublishLanesMax, 1024))
-	p.Add(settings.OneOf("BATCH_SCOPE", c.BatchScope, "session", "mixed"))
+	p.Add(settings.OneOf("BATCH_SCOPE", c.BatchScope, "auto", "session", "mixed"))
 	p.Add(settings.AtLeast("BATCH_MESSAGES", c.BatchMessages, 1))
 	p.Require(c.BatchMessages <= 4500, "BATCH_MESSAGES: must be at most 4500, what Service Bus Standard takes in a batch")
 	p.Add(settings.OneOf("MESSAGE_FORMAT", c.MessageFormat, "json", "bson"))

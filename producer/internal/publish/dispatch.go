@@ -10,7 +10,7 @@ import (
 // lanes have a batch outstanding. It is safe for concurrent use. No I/O happens under its mutex.
 type dispatcher struct {
 	minLanes int    // with fewer outstanding batches, waiting items are sent at once
-	mixed    bool   // a batch may hold several sessions
+	sessions *sessionLimit
 	batch    int    // maximum number of messages in a batch
 	spawn    func() // starts a lane; set by run before any lane starts
 
@@ -26,9 +26,9 @@ type dispatcher struct {
 	unsendable *unsendable
 }
 
-func newDispatcher(c Config) *dispatcher {
+func newDispatcher(c Config, sessions *sessionLimit) *dispatcher {
 	d := &dispatcher{
-		minLanes: c.Lanes, mixed: c.Scope == ScopeMixed, batch: c.BatchMessages,
+		minLanes: c.Lanes, sessions: sessions, batch: c.BatchMessages,
 		schedule: newSchedule(), window: newCongestionWindow(c.Lanes, c.MaxLanes),
 	}
 	d.changed = sync.NewCond(&d.mu)
@@ -88,7 +88,7 @@ func (d *dispatcher) haltError() error {
 // worthBatch reports whether the ready items are worth another batch. The caller holds mu, as in
 // canBegin, finished and wake.
 func (d *dispatcher) worthBatch() bool {
-	if d.mixed && d.outstanding >= d.minLanes {
+	if d.sessions.mixed() && d.outstanding >= d.minLanes {
 		// A mixed batch has room for items that arrive while others are outstanding, so further
 		// lanes are used only for full batches.
 		return d.schedule.ready >= d.batch

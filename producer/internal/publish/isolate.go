@@ -64,8 +64,19 @@ func (l *lane) isolate(ctx context.Context, whole loadedBatch, why error) error 
 		return err
 	}
 	said, ok := errors.AsType[*amqp.Error](why)
+	tooLarge := ok && said.Condition == amqp.ErrCondMessageSizeExceeded
+	if s.wasSplit && allPassed && !tooLarge {
+		explained, known := p.sessions.refused(len(whole.sessions), errors.Is(why, broker.ErrRefused))
+		if explained && !known {
+			p.log.Info("Service Bus accepts each session of a batch, but not the batch, as a partitioned entity does; from now on a batch holds one session",
+				telemetry.KeyError, why)
+		}
+		if explained {
+			return nil
+		}
+	}
 	switch {
-	case ok && said.Condition == amqp.ErrCondMessageSizeExceeded && !s.anyRefused, errors.Is(why, errSuspect) && s.wasSplit && allPassed:
+	case tooLarge && !s.anyRefused, errors.Is(why, errSuspect) && s.wasSplit && allPassed:
 		p.sendFewer(len(whole.items) / 2) // the batch was objected to, and no single message
 		return nil
 	case s.anyRefused || errors.Is(why, errSuspect):

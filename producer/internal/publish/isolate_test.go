@@ -37,7 +37,7 @@ func (r *memoryRefusals) Keep(_ context.Context, name, _ string, content []byte)
 // exactly the refused ones are parked, before the stream ends. The stream itself is the only proof
 // that the broker accepts anything, even with a single session.
 func TestG1G2G6AllButTheRefusedArriveInOrder(t *testing.T) {
-	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed, ScopeAuto} {
 		for seed := range uint64(60) {
 			virtualtime.Test(t, func(t *testing.T) { separateAtRandom(t, scope, seed) })
 		}

@@ -31,39 +31,50 @@ func (l *lane) run(ctx context.Context) error {
 		if err != nil || first == nil {
 			return err
 		}
-		b, err := l.fill(ctx, first)
-		if l.publisher.haltAt(err) {
-			l.dispatcher.abandon(first)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		span := l.publisher.spans.sending(ctx, b.items)
-		latency, err := l.send(ctx, b)
-		l.publisher.spans.sent(span, err)
-		switch {
-		case err == nil:
-			l.publisher.acknowledged(b)
-			l.dispatcher.end(b.sessions, latency)
-		case errors.Is(err, errSuspect), errors.Is(err, broker.ErrRefused):
-			l.dispatcher.isolate()
-			switch err := l.isolate(ctx, b, err); {
-			case l.publisher.haltAt(err):
-				l.dispatcher.release(b.sessions...)
-			case err != nil:
-				return err
-			}
-		case l.publisher.haltAt(err):
-			l.dispatcher.abandon(b.sessions...)
-		default:
+		if err := l.deliver(ctx, first); err != nil {
 			return err
 		}
 	}
 }
 
-// fill packs as many waiting items as fit into a batch.
-func (l *lane) fill(ctx context.Context, first *backlog) (loadedBatch, error) {
+// deliver fills a batch, beginning with a session, and sends it until it is acknowledged or the
+// lane must end.
+func (l *lane) deliver(ctx context.Context, first *backlog) error {
+	limit := l.publisher.sessions.begin()
+	defer l.publisher.sessions.end(limit)
+	b, err := l.fill(ctx, first, limit)
+	if l.publisher.haltAt(err) {
+		l.dispatcher.abandon(first)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	span := l.publisher.spans.sending(ctx, b.items)
+	latency, err := l.send(ctx, b)
+	l.publisher.spans.sent(span, err)
+	switch {
+	case err == nil:
+		l.publisher.acknowledged(b)
+		l.publisher.sessions.accepted(len(b.sessions))
+		l.dispatcher.end(b.sessions, latency)
+	case errors.Is(err, errSuspect), errors.Is(err, broker.ErrRefused):
+		l.dispatcher.isolate()
+		err := l.isolate(ctx, b, err)
+		if !l.publisher.haltAt(err) {
+			return err
+		}
+		l.dispatcher.release(b.sessions...)
+	case l.publisher.haltAt(err):
+		l.dispatcher.abandon(b.sessions...)
+	default:
+		return err
+	}
+	return nil
+}
+
+// fill packs as many waiting items as fit into a batch, of at most limit sessions.
+func (l *lane) fill(ctx context.Context, first *backlog, limit int) (loadedBatch, error) {
 	batch, err := l.newBatch(ctx)
 	if err != nil {
 		return loadedBatch{}, err
@@ -85,7 +96,7 @@ func (l *lane) fill(ctx context.Context, first *backlog) (loadedBatch, error) {
 			out.items = append(out.items, waiting[:n]...)
 			out.sessions = append(out.sessions, session)
 		}
-		if err != nil || l.publisher.config.Scope == ScopeSession || len(out.items) == room {
+		if err != nil || len(out.sessions) == limit || len(out.items) == room {
 			break
 		}
 	}

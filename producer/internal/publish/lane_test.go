@@ -76,7 +76,7 @@ func sent(t *testing.T, config Config, sessions, events int, latency time.Durati
 
 // G2: two batches of one session are never outstanding at once, no matter how many lanes there are.
 func TestG2ASessionIsInOneLaneAtATime(t *testing.T) {
-	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed, ScopeAuto} {
 		virtualtime.Test(t, func(t *testing.T) {
 			config := testConfig()
 			config.Scope, config.BatchMessages = scope, 3

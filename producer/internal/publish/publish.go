@@ -34,18 +34,6 @@ import (
 	"github.com/sluice-cdc/sluice/shared/outage"
 )
 
-// Scope defines which sessions one batch may hold.
-type Scope string
-
-// The scopes of a batch.
-const (
-	// ScopeSession limits a batch to one session. Partitioned entities refuse anything else.
-	ScopeSession Scope = "session"
-	// ScopeMixed fills batches with as many sessions as fit. It is only for entities that are not
-	// partitioned.
-	ScopeMixed Scope = "mixed"
-)
-
 // Config holds the settings and limits of a publisher.
 type Config struct {
 	Lanes         int // batches outstanding at once, initially
@@ -93,6 +81,7 @@ type Publisher struct {
 	metrics   *Metrics
 	spans     *spans
 
+	sessions         *sessionLimit
 	dispatcher       *dispatcher
 	events           *semaphore.Weighted
 	bytes            *semaphore.Weighted
@@ -116,14 +105,15 @@ type Publisher struct {
 
 // New returns a publisher. It sends nothing before Run.
 func New(config Config, to broker.Broker, fence Fence, start checkpoint.Progress, metrics *Metrics, log *slog.Logger) *Publisher {
+	sessions := newSessionLimit(config.Scope)
 	p := &Publisher{
-		config: config, broker: to, fence: fence, watermark: NewWatermark(start), metrics: metrics,
+		config: config, sessions: sessions, broker: to, fence: fence, watermark: NewWatermark(start), metrics: metrics,
 		spans:       newSpans(config.Tracer, config.Entity),
 		sendOutage:  outage.New(log, "sending to Service Bus"),
 		claimOutage: outage.New(log, "claim checks"),
 		parkOutage:  outage.New(log, "refused messages"),
 		log:         log,
-		dispatcher:  newDispatcher(config),
+		dispatcher:  newDispatcher(config, sessions),
 		probes:      newProbes(config.MaxBytes / 4),
 		events:      semaphore.NewWeighted(config.MaxEvents),
 		bytes:       semaphore.NewWeighted(config.MaxBytes),

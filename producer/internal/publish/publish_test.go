@@ -163,7 +163,7 @@ func event(aggregate string, version, sequence int) (envelope.Change, checkpoint
 // batches arrive in order. Each either repeats the previous one, unchanged or its first part, or
 // continues exactly where that one ended.
 func TestG2SessionsArriveInOrderAfterAnyResend(t *testing.T) {
-	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed, ScopeAuto} {
 		for seed := range uint64(50) {
 			virtualtime.Test(t, func(t *testing.T) {
 				random, faults := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
@@ -388,7 +388,7 @@ func TestG6AnEventThatIsFarTooLargeIsNotEncoded(t *testing.T) {
 // G2: a message that is too large for a batch but not for the entity is sent unbatched, in its
 // place.
 func TestG2ALargeEventIsSentUnbatchedInItsPlace(t *testing.T) {
-	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed, ScopeAuto} {
 		bus := &memoryBroker{capacity: 10}
 		config := testConfig()
 		config.Scope = scope

@@ -99,7 +99,7 @@ func TestG6AnEventThatCannotBeEncodedIsAnError(t *testing.T) {
 // and so are the events before it in its own session. Otherwise they would be cut off after every
 // restart, and the checkpoint would never reach the event.
 func TestG1AnUnsendableEventCutsOffNothingBeforeIt(t *testing.T) {
-	for _, scope := range []Scope{ScopeSession, ScopeMixed} {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed, ScopeAuto} {
 		virtualtime.Test(t, func(t *testing.T) {
 			bus := &memoryBroker{capacity: 10, before: slow(time.Second)}
 			config := testConfig()

@@ -23,7 +23,7 @@ import (
 )
 
 func TestProducerPublishesInOrderAndCheckpoints(t *testing.T) {
-	for _, scope := range []string{"session", "mixed"} {
+	for _, scope := range []string{"session", "mixed", "auto"} {
 		t.Run(scope, func(t *testing.T) {
 			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 				p := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.BatchScope = scope })

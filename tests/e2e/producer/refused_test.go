@@ -18,7 +18,7 @@ import (
 // A throttled leader keeps its leadership as long as the throttling lasts, and publishes when it
 // may.
 func TestAThrottledLeaderHoldsOn(t *testing.T) {
-	for _, scope := range []string{"session", "mixed"} {
+	for _, scope := range []string{"session", "mixed", "auto"} {
 		world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 			a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.BatchScope, c.StallAfter = scope, 30*time.Second })
 			w.Leads("a")
@@ -52,6 +52,23 @@ func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
 		require.ErrorContains(t, err, "BATCH_SCOPE=session", "each message alone was accepted")
 		require.LessOrEqual(t, w.Checkpoint().Published, int64(w.Bus.Stats(world.PartitionedQueue).Accepted))
 	})
+}
+
+// G1: a producer with the default settings learns that an entity is partitioned.
+func TestG1APartitionedEntityGetsOneSessionPerBatch(t *testing.T) {
+	for _, refused := range []string{"fail", "park"} {
+		world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+			a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
+				c.Topic, c.Queue, c.OnRefused = "", world.PartitionedQueue, refused
+			})
+			w.Leads("a")
+			w.InsertMany(100, 50)
+			w.Eventually("all are published", func() bool { return w.Checkpoint().Published == 100 })
+			require.EqualValues(t, 100, w.Bus.Stats(world.PartitionedQueue).Accepted)
+			require.Contains(t, a.Log.Text(), "from now on a batch holds one session")
+			a.End()
+		})
+	}
 }
 
 // G6: a row of a snapshot that Service Bus always refuses stops the stream. The operator takes the

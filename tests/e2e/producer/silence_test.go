@@ -54,7 +54,7 @@ func TestG1ALeaderWhoseSourceIsSilentMakesRoom(t *testing.T) {
 // elsewhere since, eventually gets the time that it needs. Each attempt makes it start over, so
 // with a constant limit the stream would never continue.
 func TestG1ASlowFirstAnswerIsWaitedForInTheEnd(t *testing.T) {
-	world.InVirtualTime(t, world.Options{Patience: 12 * time.Hour}, func(w *world.World) {
+	world.InVirtualTime(t, world.Options{Patience: 12 * time.Hour, ReplicaSet: "a mongos scans in getMore, and aggregates are delayed"}, func(w *world.World) {
 		a := w.StartProducer("a", nil)
 		w.Leads("a")
 		w.InsertMany(10, 2)

@@ -38,7 +38,7 @@ func (w *World) ProducerConfig() producer.Config {
 		FullDocument: "updateLookup", BeforeChange: "whenAvailable", OnUnknownAggregate: "fail",
 		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 2500 * time.Millisecond,
 		TakeoverAfter: 4 * time.Second, StandbyPoll: 500 * time.Millisecond, LeaseTakeover: "break",
-		PublishLanes: 4, PublishLanesMax: 16, BatchScope: "session", BatchMessages: 100, MessageFormat: "json",
+		PublishLanes: 4, PublishLanesMax: 16, BatchScope: "auto", BatchMessages: 100, MessageFormat: "json",
 		OnOversize: "fail", OnRefused: "fail", RefusedAfter: 5 * time.Minute, ClaimContainer: "claim-checks",
 		MaxInFlightEvents: 1000, MaxInFlightBytes: 1 << 20, StallAfter: time.Minute, ShutdownTimeout: 20 * time.Second,
 	}

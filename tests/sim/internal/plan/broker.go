@@ -22,8 +22,8 @@ func (d *drawing) broker(r *rand.Rand) {
 	if s.GapWait.Duration > 0 {
 		s.VersionFirst = first
 	}
-	if partitioned { // which takes no batch of several sessions
-		s.Partitioned, s.Scope = true, "session"
+	if s.Partitioned = partitioned; partitioned && s.Scope == "mixed" { // which takes no batch of several sessions
+		s.Scope = "auto"
 	}
 	if s.Documents != "" {
 		return

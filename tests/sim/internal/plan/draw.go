@@ -72,7 +72,7 @@ func (d *drawing) settings(seed uint64) {
 	s := Settings{
 		Producers: 2 + r.IntN(2), Projectors: 1 + r.IntN(3), Streams: 1,
 		Lanes: []int{1, 2, 4, 8}[r.IntN(4)], BatchMessages: []int{1, 5, 20, 100}[r.IntN(4)],
-		Scope: []string{"session", "mixed"}[r.IntN(2)], Format: []string{"json", "bson"}[r.IntN(2)],
+		Scope: []string{"session", "mixed", "auto"}[r.IntN(3)], Format: []string{"json", "bson"}[r.IntN(2)],
 		Takeover:    []string{"break", "break", "break", "expiry"}[r.IntN(4)],
 		MaxInFlight: []int64{10, 50, 1000}[r.IntN(3)],
 		Sessions:    1 + r.IntN(6), Connections: 1 + r.IntN(2), ReceiveBatch: []int{1, 10, 100}[r.IntN(3)],

@@ -1,0 +1,87 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/virtualtime"
+)
+
+func sessionsOf(messages []string) map[string]bool {
+	sessions := map[string]bool{}
+	for _, m := range messages {
+		session, _, _ := strings.Cut(m, "/")
+		sessions[session] = true
+	}
+	return sessions
+}
+
+// publishAll publishes three events of each session with ScopeAuto, and returns the broker.
+func publishAll(t *testing.T, sessions int, before func(messages []string) outcome) *memoryBroker {
+	t.Helper()
+	bus := &memoryBroker{capacity: 1000, before: func(_ context.Context, messages []string) outcome {
+		time.Sleep(10 * time.Millisecond) // the network's latency, in virtual time
+		return before(messages)
+	}}
+	config := testConfig()
+	config.Scope = ScopeAuto
+	p := start(config, bus, openFence{})
+	done := run(t.Context(), p)
+	events := 3 * sessions
+	for n := range events {
+		c, progress := event(fmt.Sprintf("a%d", n%sessions), n/sessions+1, n)
+		require.NoError(t, p.Publish(t.Context(), c, progress))
+	}
+	p.Close()
+	require.NoError(t, <-done)
+	require.Equal(t, int64(events), p.Progress().Published)
+	return bus
+}
+
+// G1 and G2: a partitioned entity refuses batches of several sessions. What is sent to learn that
+// arrives once and in order, and is one small batch.
+func TestG1G2BatchesOfAPartitionedEntityHoldOneSession(t *testing.T) {
+	for name, answer := range map[string]outcome{"rejected": never, "detached": objecting} {
+		t.Run(name, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
+				var refusals atomic.Int64
+				bus := publishAll(t, 500, func(messages []string) outcome {
+					if len(sessionsOf(messages)) > 1 {
+						refusals.Add(1)
+						return answer
+					}
+					return stored
+				})
+				next := map[string]int{}
+				for _, batch := range bus.arrived {
+					for _, m := range batch {
+						session, _, _ := strings.Cut(m, "/")
+						next[session]++
+						require.Equal(t, fmt.Sprintf("%s/%d", session, next[session]), m)
+					}
+				}
+				const attempts = 20 // before a detached batch, or a part of it, counts as suspect
+				require.Positive(t, refusals.Load())
+				require.LessOrEqual(t, refusals.Load(), int64(attempts+learningSessions))
+			})
+		})
+	}
+}
+
+// An entity that is not partitioned gets full batches of many sessions.
+func TestBatchesOfAnEntityWithoutPartitionsHoldManySessions(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		bus := publishAll(t, 500, func([]string) outcome { return stored })
+		most := 0
+		for _, batch := range bus.arrived {
+			most = max(most, len(sessionsOf(batch)))
+		}
+		require.Equal(t, testConfig().BatchMessages, most)
+	})
+}
