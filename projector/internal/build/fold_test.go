@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/projector/projection/memory"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -125,4 +127,67 @@ func TestAnAggregateWhoseOrderIsNotKnownIsNotBuilt(t *testing.T) {
 			require.NoError(t, built.Failed, name)
 		}
 	}
+}
+
+// Folding an aggregate's events and applying them at once leaves the document that applying each
+// write in turn leaves, or both fail.
+func TestAFoldLeavesWhatEachWriteInTurnLeaves(t *testing.T) {
+	fields, compared := []string{"a", "b", "a.x", "c.y", "c.z"}, 0
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		field := func() string { return fields[r.IntN(len(fields))] }
+		op := func() projection.Op {
+			switch n := r.Int64N(5); r.IntN(8) {
+			case 0:
+				return projection.SetOnInsert(field(), n)
+			case 1:
+				return projection.Unset(field())
+			case 2:
+				return projection.Mul(field(), n)
+			case 3:
+				return projection.Min(field(), n)
+			case 4:
+				return projection.AddToSet("list", n)
+			case 5:
+				return projection.Set(field(), n)
+			default:
+				return projection.Inc(field(), n)
+			}
+		}
+		f := newFold(effect(nil), "a")
+		var in memory.Store
+		var inTurn error
+		for n := range 1 + r.Int64N(12) {
+			var writes []projection.Write
+			for range r.IntN(3) {
+				w := projection.UpdateOne{Collection: "effect", ID: "a", Upsert: r.IntN(4) > 0, Ops: []projection.Op{op()}}
+				if r.IntN(3) == 0 {
+					if more := op(); more.Field != w.Ops[0].Field {
+						w.Ops = append(w.Ops, more)
+					}
+				}
+				writes = append(writes, w)
+			}
+			projects := effect(func(projection.Event) []projection.Write { return writes })
+			change := envelope.Change{Aggregate: "a", Operation: envelope.Insert, Version: n + 1}
+			if !f.follows(change) {
+				break
+			}
+			require.NoError(t, f.add(projects, change, change))
+			for _, w := range writes {
+				if inTurn == nil {
+					inTurn = in.Apply(w)
+				}
+			}
+		}
+		built, _ := f.end()
+		if built.Failed != nil || inTurn != nil {
+			continue // an event whose writes exclude each other cannot be one update, whether or not each can be done
+		}
+		want, _ := in.Get("effect", "a")
+		require.Equal(t, want == nil, built.Document == nil, "seed %d", seed)
+		require.Empty(t, memory.Diff(want, built.Document), "seed %d", seed)
+		compared++
+	}
+	require.Greater(t, compared, 1000)
 }
