@@ -1,0 +1,99 @@
+package bench
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/projector/projection/serve"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator"
+)
+
+// served serves the projection timeline as a program, and returns its URL. It shares the process,
+// and so the processors, with everything else.
+func served(b *testing.B) string {
+	b.Helper()
+	handler, err := serve.Handler(projection.Timeline{})
+	require.NoError(b, err)
+	var listening net.ListenConfig
+	listener, err := listening.Listen(b.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Second}
+	done := make(chan struct{})
+	go func() {
+		_ = server.Serve(listener)
+		close(done)
+	}()
+	b.Cleanup(func() {
+		_ = server.Close()
+		<-done
+	})
+	return "http://" + listener.Addr().String()
+}
+
+// through are the ways to the same projection: in the projector, and behind HTTP.
+func through(b *testing.B, run func(b *testing.B, change func(*projector.Config))) {
+	b.Helper()
+	b.Run("go", func(b *testing.B) { run(b, nil) })
+	b.Run("program", func(b *testing.B) {
+		url := served(b)
+		run(b, func(c *projector.Config) { c.ProjectionURL, c.ProjectionTimeout = url, 10*time.Second })
+	})
+}
+
+// BenchmarkProjectProgram measures the rate of a projection behind HTTP and of the same one in the
+// projector, with batches of 100.
+func BenchmarkProjectProgram(b *testing.B) {
+	const aggregates = 64
+	through(b, func(b *testing.B, change func(*projector.Config)) {
+		newBacklog(b, 2*time.Millisecond, 500*aggregates, aggregates, envelope.SessionKey{}).project(b, 1, change)
+	})
+}
+
+// BenchmarkProgramIdle measures the time from sending one event to its completion, with nothing
+// else to do.
+func BenchmarkProgramIdle(b *testing.B) {
+	const events = 300
+	through(b, func(b *testing.B, change func(*projector.Config)) {
+		l := newBacklog(b, 0, 1, 1, envelope.SessionKey{})
+		config := projectorConfig(l.stack)
+		if change != nil {
+			change(&config)
+		}
+		ctx, stop := context.WithCancel(b.Context())
+		defer stop()
+		var running errgroup.Group
+		running.Go(func() error { return projector.Run(ctx, config, projector.Options{Instance: "bench"}) })
+		l.completed(b, 1)
+		bus, err := azservicebus.NewClientFromConnectionString(l.stack.Endpoint(emulator.EnvServiceBus), nil)
+		require.NoError(b, err)
+		defer func() { _ = bus.Close(context.WithoutCancel(b.Context())) }()
+		sender, err := bus.NewSender(emulator.Topic, nil)
+		require.NoError(b, err)
+		took := make([]time.Duration, 0, events)
+		for n := 1; n <= events; n++ {
+			began := time.Now()
+			require.NoError(b, sender.SendMessage(b.Context(), counted(b, n, 1, envelope.SessionKey{}), nil))
+			for l.stack.ServiceBus.Stats(subscriptionPath).Completed < n+1 {
+				time.Sleep(50 * time.Microsecond)
+			}
+			took = append(took, time.Since(began))
+			time.Sleep(10 * time.Millisecond)
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[events/2].Microseconds())/1000, "p50-ms")
+		b.ReportMetric(float64(took[events*99/100].Microseconds())/1000, "p99-ms")
+		stop()
+		require.NoError(b, running.Wait())
+	})
+}
