@@ -16,6 +16,9 @@ const (
 	// condemnedAfter is how many deaths it may be tried at: the program may have died of something
 	// else once.
 	condemnedAfter = 2
+	// invalidAfter is how many calls with the event alone must fail by their answer: one may have
+	// been damaged by something else.
+	invalidAfter = 2
 	// forgetAfter is how long an event is remembered that is not asked for any more: another
 	// replica has it, or it was decided.
 	forgetAfter = 30 * time.Minute
@@ -38,9 +41,9 @@ type blame struct {
 type trouble struct {
 	first  time.Time // when the first such call began
 	seen   time.Time
-	single bool // it failed with no other event in the call
-	deaths int  // of the program, while the event was in flight beside others
-	alone  int  // of the program, while no other event was in flight
+	single int // calls that failed with no other event in them
+	deaths int // of the program, while the event was in flight beside others
+	alone  int // of the program, while no other event was in flight
 }
 
 // suspect reports whether an event is to be tried with no other one in flight.
@@ -52,7 +55,7 @@ func (b *blame) suspect(id string) bool {
 // single reports whether an event is to be called for by itself.
 func (b *blame) single(id string) bool {
 	t := b.troubles[id]
-	return t != nil && t.single
+	return t != nil && t.single > 0
 }
 
 // pass records that the program handled events, together with others or not.
@@ -88,7 +91,10 @@ func (b *blame) fail(now, began time.Time, failed *callError, exclusive bool, id
 			t = &trouble{first: began}
 			b.troubles[id] = t
 		}
-		t.seen, t.single = now, t.single || len(ids) == 1
+		t.seen = now
+		if len(ids) == 1 {
+			t.single++
+		}
 		switch {
 		case failed.kind != lost:
 		case exclusive:
@@ -105,7 +111,7 @@ func (b *blame) judge(id string, failed *callError) error {
 	t := b.troubles[id]
 	others := t != nil && b.othersPassed(id, t.first)
 	switch {
-	case failed.kind == invalid && others:
+	case failed.kind == invalid && others && t.single >= invalidAfter:
 		return refusal{ReasonInvalid, failed}
 	case failed.kind == lost && others && t.alone >= condemnedAfter:
 		return refusal{ReasonEnded, fmt.Errorf("the projection's program ended %d times while it had this event, and no other one: it may recurse "+

@@ -32,14 +32,20 @@ func TestWhoIsToBlame(t *testing.T) {
 			b.pass(at(1), "other")
 			b.fail(at(3), at(2), failure(invalid), false, "e")
 		}, ""},
+		"it failed once": {invalid, func(b *blame) {
+			b.fail(at(3), at(2), failure(invalid), false, "e")
+			b.pass(at(4), "other")
+		}, ""},
 		"another passed since": {invalid, func(b *blame) {
 			b.fail(at(3), at(2), failure(invalid), false, "e")
 			b.pass(at(4), "other")
+			b.fail(at(5), at(5), failure(invalid), false, "e")
 		}, ReasonInvalid},
 		"another passed since it failed with others": {invalid, func(b *blame) {
 			b.fail(at(3), at(2), failure(invalid), false, "e", "other")
 			b.pass(at(4), "other")
 			b.fail(at(5), at(5), failure(invalid), false, "e")
+			b.fail(at(6), at(6), failure(invalid), false, "e")
 		}, ReasonInvalid},
 		"an error of the program waits for UNDECIDED_AFTER": {broken, func(b *blame) {
 			b.fail(at(3), at(2), failure(broken), false, "e")

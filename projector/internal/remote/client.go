@@ -46,7 +46,7 @@ type Client struct {
 	outage *outage.Outage
 
 	declared atomic.Pointer[Declaration]
-	reading  sync.Mutex // held while the declaration is read again
+	reading  *semaphore.Weighted // held while the declaration is read again
 
 	// trial is held in part by each call, and as a whole while an event is tried that the program
 	// may have died of.
@@ -74,7 +74,7 @@ func New(o Options) *Client {
 	}
 	return &Client{
 		o: o, url: strings.TrimSuffix(o.URL, "/"), http: newHTTP(o.Dial), outage: outage.New(o.Logger, "projection program"),
-		trial: semaphore.NewWeighted(whole), late: make(map[string]*lateCall), blame: blame{troubles: make(map[string]*trouble)},
+		reading: semaphore.NewWeighted(1), trial: semaphore.NewWeighted(whole), late: make(map[string]*lateCall), blame: blame{troubles: make(map[string]*trouble)},
 	}
 }
 
@@ -168,8 +168,10 @@ func (c *Client) pause() time.Duration {
 // readAgain reads the declaration after an answer under another one, and adopts it. Until it has
 // returned nil, no answer is used.
 func (c *Client) readAgain(ctx context.Context, before *Declaration) error {
-	c.reading.Lock()
-	defer c.reading.Unlock()
+	if err := c.reading.Acquire(ctx, 1); err != nil {
+		return context.Cause(ctx)
+	}
+	defer c.reading.Release(1)
 	if c.declared.Load() != before {
 		return nil // another session was faster
 	}

@@ -1,0 +1,228 @@
+package projector_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// tracked is a timeline, under its name, with an index that its declaration may have or not.
+type tracked struct {
+	projection.Timeline
+	indexed bool
+}
+
+func (p tracked) Collections() []projection.Collection {
+	c := projection.Collection{Name: "timeline"}
+	if p.indexed {
+		c.Indexes = []projection.Index{{Keys: bson.D{{Key: "lastType", Value: 1}}}}
+	}
+	return []projection.Collection{c}
+}
+
+// unreliable is a program with random faults, until they are over.
+type unreliable struct {
+	g      *world.Program
+	w      *world.World
+	mu     sync.Mutex
+	random *rand.Rand     // guarded by mu
+	over   bool           // guarded by mu
+	met    map[string]int // the faults, by name; guarded by mu
+	next   http.Handler
+	other  http.Handler // the program under another declaration
+}
+
+func (u *unreliable) fault() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return ""
+	}
+	names := []string{"slow", "hung", "500", "400", "503", "truncated", "lost", "twice", "killed", "redeclared"}
+	n := u.random.IntN(40)
+	if n >= len(names) {
+		return ""
+	}
+	u.met[names[n]]++
+	return names[n]
+}
+
+func (u *unreliable) swap() (handler http.Handler) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.next, u.other = u.other, u.next
+	return u.next
+}
+
+func (u *unreliable) now() http.Handler {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.next
+}
+
+func (u *unreliable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	again := func() { r.Body = io.NopCloser(bytes.NewReader(body)) }
+	again()
+	var events []struct{ Type string }
+	_ = json.Unmarshal(body, &events) // a GET has none
+	for _, e := range events {
+		switch e.Type {
+		case "Throws":
+			http.Error(w, "it throws", http.StatusInternalServerError)
+			return
+		case "Kills":
+			go u.g.Die()
+			<-r.Context().Done()
+			panic(http.ErrAbortHandler)
+		}
+	}
+	switch u.fault() {
+	case "slow":
+		time.Sleep(time.Duration(50+len(body)%1500) * time.Millisecond)
+	case "hung":
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case "500":
+		http.Error(w, "a bad day", http.StatusInternalServerError)
+		return
+	case "400":
+		http.Error(w, "a bad day", http.StatusBadRequest)
+		return
+	case "503":
+		w.Header().Set("Retry-After", "2")
+		http.Error(w, "busy", http.StatusServiceUnavailable)
+		return
+	case "lost":
+		panic(http.ErrAbortHandler)
+	case "truncated", "twice":
+		recorded := httptest.NewRecorder()
+		u.now().ServeHTTP(recorded, r)
+		answer := recorded.Body.Bytes()
+		if len(body)%2 == 0 {
+			answer = append(answer, answer...)
+		} else {
+			w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+			answer = answer[:len(answer)/2]
+		}
+		_, _ = w.Write(answer)
+		return
+	case "killed":
+		go u.g.Die()
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case "redeclared":
+		u.swap()
+	}
+	u.now().ServeHTTP(w, r)
+}
+
+// G1 to G6: with a program that is slow, hangs, fails, loses and damages answers, dies and comes back
+// under another declaration, each event of a healthy aggregate takes effect once and in order; the two
+// poison events park their aggregates and nothing else for good.
+func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
+	seeds, first := 12, uint64(0)
+	if text := os.Getenv("PROGRAM_SEEDS"); text != "" {
+		var err error
+		seeds, err = strconv.Atoi(text)
+		require.NoError(t, err)
+	}
+	met := map[string]int{}
+	for seed := first; seed < first+uint64(seeds); seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				const aggregates, events = 12, 8
+				random := rand.New(rand.NewPCG(seed, 36))
+				key := []envelope.SessionKey{{}, envelope.Buckets(1), envelope.Buckets(3)}[random.IntN(3)]
+				u := &unreliable{w: w, random: rand.New(rand.NewPCG(seed, 37)), met: map[string]int{}}
+				u.g = w.StartProgram(tracked{})
+				defer u.g.End()
+				u.next, u.other = u.g.Serves(tracked{}), u.g.Serves(tracked{indexed: true})
+				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+					u.g.Runs("timeline")(c, o)
+					c.UndecidedAfter = time.Minute
+				})
+				publish(w, event("first", 1, "T"))
+				w.Completed(1)
+				u.g.Replace(u)
+				positions := watch(w, "timeline")
+				for n := 1; n <= events; n++ {
+					var some []envelope.Change
+					for a := range aggregates {
+						c := event(fmt.Sprint("a", a), n, "T")
+						some = append(some, c)
+					}
+					if n == 3 {
+						some = append(some, event("thrower", 1, "Throws"), event("killer", 1, "Kills"), event("killer", 2, "T"))
+					}
+					random.Shuffle(len(some)-len(some)/4, func(i, j int) { some[i], some[j] = some[j], some[i] })
+					for i := range some {
+						some[i].Session = key.Session(some[i].Aggregate)
+					}
+					publish(w, some...)
+					w.Pass(time.Duration(random.IntN(8000)) * time.Millisecond)
+				}
+				u.mu.Lock()
+				u.over = true
+				u.mu.Unlock()
+				for n := 2; !hasParked(w, "thrower") || !hasParked(w, "killer"); n++ {
+					require.Less(w, n, 300, "the poison is not found")
+					c := event("first", n, "T")
+					c.Session = key.Session("first")
+					publish(w, c)
+					w.Pass(5 * time.Second)
+				}
+				w.Eventually("all is decided", func() bool {
+					s := w.Bus.Stats(world.SubscriptionPath)
+					return s.Active+s.Locked == 0
+				})
+				// What a damaged answer has parked is replayed; the poison stays.
+				w.OperateProjector(u.g.Runs("timeline"), "parked", "replay", "--all")
+				for a := range aggregates {
+					id := fmt.Sprint("a", a)
+					require.EqualValues(w, events, w.TimelineOf(id).Events, id)
+				}
+				for id, seen := range positions() {
+					last := ""
+					for _, position := range seen {
+						require.GreaterOrEqual(w, position, last, id)
+						last = position
+					}
+				}
+				require.True(w, hasParked(w, "thrower") && hasParked(w, "killer"))
+				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
+				_, err := p.End()
+				require.NoError(w, err)
+				for name, n := range u.met {
+					met[name] += n
+				}
+			})
+		})
+	}
+	if seeds >= 12 {
+		for _, name := range []string{"slow", "hung", "500", "400", "503", "truncated", "lost", "twice", "killed", "redeclared"} {
+			require.Positive(t, met[name], "no seed has the fault %s", name)
+		}
+	}
+}
+
+func hasParked(w *world.World, aggregate string) bool {
+	return parked(w, "timeline", aggregate) != (parkedRecord{})
+}
