@@ -65,7 +65,7 @@ type Config struct {
 	OnHistoryLost string `envconfig:"ON_HISTORY_LOST" default:"fail"`
 	// SnapshotChunk is the maximum number of documents of a snapshot that are read as of one
 	// moment. The next checkpoint holds them, so it is also how many may be published again.
-	SnapshotChunk int `envconfig:"SNAPSHOT_CHUNK" default:"2000"`
+	SnapshotChunk int `envconfig:"SNAPSHOT_CHUNK" default:"1000"`
 	// SnapshotRate is how many documents of a snapshot are published per second on average; 0 means
 	// as many as possible.
 	SnapshotRate int `envconfig:"SNAPSHOT_RATE" default:"0"`

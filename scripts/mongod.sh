@@ -4,6 +4,7 @@
 #
 #   embedded    the embedded MongoDB's own tests, and what the projections' operators do
 #   services    both services over TCP: e2e/live, what of e2e/pipeline is in real time, and a run that follows a collection
+#   history     a stream whose history is lost, on a server with an oplog of 16 MB
 #   clients     other languages' drivers, if they can be installed
 #   pipeline    the whole pipeline with each projection, while producers and projectors are killed
 #   drivers     the Go drivers' own tests: tests/emulator/scripts/conformance-mongo.sh
@@ -65,7 +66,7 @@ programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
 status=0
 real() { # real COMMAND…: with an empty server
-  "$programs/realmongo" "$server" "$@" || status=1
+  "$programs/realmongo" ${oplog:+-oplog "$oplog"} "$server" "$@" || status=1
 }
 services() { # services COMMAND…: and with the embedded Service Bus and Blob storage
   "$programs/realmongo" -stack "$server" "$@" || status=1
@@ -79,7 +80,7 @@ part() { # part NAME: whether it is wanted
   [[ " $wanted " == *" $1 "* ]] || return 1
   echo "mongod: $1" >&2
 }
-wanted=${*:-embedded services clients pipeline}
+wanted=${*:-embedded services history clients pipeline}
 
 go build -o "$programs" ./tests/cmd/realmongo ./tests/cmd/local ./producer/cmd/producer ./projector/cmd/projector
 if part embedded; then
@@ -90,6 +91,9 @@ if part services; then
   tests ./tests/e2e/live
   tests ./tests/e2e/pipeline
   tests ./tests/cmd/local -run 'TestLocal/follows|TestLocal/ends_in_order|TestLocal/ends_with_the_producers'
+fi
+if part history; then
+  oplog=16 tests ./tests/e2e/pipeline -run OverSocketsIsLost
 fi
 if part clients; then
   tests/emulator/scripts/clients.sh

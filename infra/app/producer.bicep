@@ -65,7 +65,7 @@ param onHistoryLost string = 'fail'
 @description('Documents of a snapshot per second; 0: as many as possible')
 param snapshotRate string = '0'
 @description('Documents of a snapshot that are read as of one moment')
-param snapshotChunk string = '2000'
+param snapshotChunk string = '1000'
 param snapshotReadPreference string = 'primary'
 param aggregateIdPath string = 'aggregateId'
 @description('Updates and deletes need a collection that keeps images: ../../docs/configure.md')

@@ -33,12 +33,7 @@ func BenchmarkProducerMemory(b *testing.B) {
 		require.NoError(b, err, "BACKLOG")
 		backlog = n
 	}
-	program := filepath.Join(b.TempDir(), "producer")
-	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", program,
-		"github.com/sluice-cdc/sluice/producer/cmd/producer")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(b, err, "%s", out)
+	program := buildProducer(b)
 	for _, format := range []string{"json", "bson"} {
 		for _, pad := range []int{100, 1000, 16000} {
 			events := min(backlog, 1_000_000_000/pad) // the server keeps all of them in memory
@@ -47,6 +42,18 @@ func BenchmarkProducerMemory(b *testing.B) {
 			})
 		}
 	}
+}
+
+// buildProducer returns the producer's program.
+func buildProducer(b *testing.B) string {
+	b.Helper()
+	program := filepath.Join(b.TempDir(), "producer")
+	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", program,
+		"github.com/sluice-cdc/sluice/producer/cmd/producer")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(b, err, "%s", out)
+	return program
 }
 
 func followMemory(b *testing.B, program, format string, backlog, pad int) {
@@ -120,19 +127,22 @@ func insertBacklog(b *testing.B, uri string, backlog, pad int) {
 	}
 }
 
-func startProducer(b *testing.B, s *emulator.Stack, program, format string, begun time.Time) *exec.Cmd {
+func startProducer(b *testing.B, s *emulator.Stack, program, format string, begun time.Time, settings ...string) *exec.Cmd {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a free port
 	require.NoError(b, err)
 	addr := l.Addr().String()
 	require.NoError(b, l.Close())
 	p := exec.CommandContext(b.Context(), program)
 	p.Env = append(s.Env(), "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SERVICE_BUS_TOPIC="+emulator.Topic,
-		"START_FROM=timestamp", "START_AT="+begun.UTC().Format(time.RFC3339), "MESSAGE_FORMAT="+format, "HTTP_ADDR="+addr,
+		"MESSAGE_FORMAT="+format, "HTTP_ADDR="+addr,
 		"HOSTNAME=bench-"+addr)
-	for _, name := range []string{"GOGC", "GOMEMLIMIT", "MAX_IN_FLIGHT_EVENTS", "MAX_IN_FLIGHT_BYTES", "PUBLISH_LANES_MAX", "BATCH_SCOPE"} { // to try other values
+	for _, name := range []string{"GOGC", "GOMEMLIMIT", "MAX_IN_FLIGHT_EVENTS", "MAX_IN_FLIGHT_BYTES", "PUBLISH_LANES_MAX", "BATCH_SCOPE", "SNAPSHOT_CHUNK"} { // to try other values
 		if value := os.Getenv(name); value != "" {
 			p.Env = append(p.Env, name+"="+value)
 		}
+	}
+	if p.Env = append(p.Env, settings...); !begun.IsZero() {
+		p.Env = append(p.Env, "START_FROM=timestamp", "START_AT="+begun.UTC().Format(time.RFC3339))
 	}
 	p.Stderr = os.Stderr
 	require.NoError(b, p.Start())

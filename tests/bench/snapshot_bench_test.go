@@ -1,15 +1,27 @@
 package bench
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
 // BenchmarkSnapshot publishes the same events as a change stream and as rows of a snapshot, in
@@ -41,4 +53,109 @@ func BenchmarkSnapshot(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// BenchmarkSnapshotBesideChanges has a producer, as a process, begin with a snapshot of DOCUMENTS
+// documents of 1 KB (default 100,000), while 500 changes per second are written that it publishes
+// beside the snapshot. It reports the resident memory of the leader, the rows per second, and the
+// time from a change's insert to its acceptance by the broker.
+func BenchmarkSnapshotBesideChanges(b *testing.B) {
+	const rate = 500
+	documents, err := strconv.Atoi(cmp.Or(os.Getenv("DOCUMENTS"), "100000"))
+	require.NoError(b, err, "DOCUMENTS")
+	program := buildProducer(b)
+	entities := emulator.Entities()
+	entities.Topics[0].Subscriptions[0].Rules = []servicebus.Rule{} // messages are accepted and not stored
+	s, err := emulator.New(b.Context(), emulator.Options{ServiceBus: &entities})
+	require.NoError(b, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			b.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer stop()
+	uri := cmp.Or(os.Getenv(emulator.EnvMongo), s.Endpoint(emulator.EnvMongo))
+	client, err := mongo.Connect(options.Client().ApplyURI(uri))
+	require.NoError(b, err)
+	defer func() { _ = client.Disconnect(ctx) }()
+	require.NoError(b, client.Database("shop").Drop(b.Context()))
+	events := client.Database("shop").Collection("events")
+	_, err = events.Indexes().CreateOne(b.Context(), mongo.IndexModel{Keys: bson.D{
+		{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}, {Key: "_id", Value: 1},
+	}})
+	require.NoError(b, err)
+	insertBacklog(b, uri, documents, padding)
+
+	// The live aggregates come before all others, so the snapshot has passed them from its first
+	// chunk on.
+	const live = "A"
+	var mu sync.Mutex
+	inserted, rows := map[int64]time.Time{}, 0
+	var began, ended time.Time
+	var lags []time.Duration
+	s.ServiceBus.Observe(func(a servicebus.Accepted) {
+		mu.Lock()
+		defer mu.Unlock()
+		if _, row := a.Properties[envelope.PropSnapshot]; row {
+			if rows++; rows == 1 {
+				began = time.Now()
+			}
+			ended = time.Now()
+			return
+		}
+		if at, ok := inserted[a.Properties[envelope.PropVersion].(int64)]; ok {
+			lags = append(lags, time.Since(at))
+		}
+	})
+	leader := startProducer(b, s, program, "json", time.Time{}, "START_FROM=snapshot", "OPERATIONS=insert", "MONGODB_URI="+uri,
+		"FULL_DOCUMENT_BEFORE_CHANGE=off")
+	var most float64
+	done := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		tick := time.NewTicker(time.Second / rate)
+		defer tick.Stop()
+		for version := int64(1); ; version++ {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			mu.Lock()
+			inserted[version] = time.Now()
+			mu.Unlock()
+			_, err := events.InsertOne(ctx, bson.D{{Key: "aggregateId", Value: live}, {Key: "version", Value: version}, {Key: "type", Value: "Measured"},
+				{Key: "pad", Value: strings.Repeat("x", padding)}})
+			if err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for published := 0; published < documents; <-tick.C {
+		most = max(most, resident(b, leader.Process.Pid))
+		mu.Lock()
+		published = rows
+		mu.Unlock()
+	}
+	close(done)
+	writing.Wait()
+	require.NoError(b, leader.Process.Signal(syscall.SIGTERM))
+	require.NoError(b, leader.Wait())
+	mu.Lock()
+	defer mu.Unlock()
+	slices.Sort(lags)
+	require.NotEmpty(b, lags)
+	b.ReportMetric(float64(rows-1)/ended.Sub(began).Seconds(), "rows/s")
+	b.ReportMetric(float64(len(lags)), "changes")
+	b.ReportMetric(lags[len(lags)/2].Seconds(), "lag-p50-s")
+	b.ReportMetric(lags[len(lags)*99/100].Seconds(), "lag-p99-s")
+	b.ReportMetric(lags[len(lags)-1].Seconds(), "lag-max-s")
+	b.ReportMetric(most, "leader-MiB")
+	b.ReportMetric(0, "ns/op")
 }

@@ -32,6 +32,7 @@ type coverage struct {
 	VersionsDropped  int // the first ones
 	Rows, Repeats    int // of snapshots, and those of events that had been published
 	Losses           int // of history
+	Commanded        int // commands for snapshots
 	OpenedLate       int // connections whose opening took long
 	Later, Gone      int // updates that were looked up late
 	Expired          int // changes that were given up because their image was gone
@@ -100,6 +101,7 @@ func (c *coverage) add(w *world) {
 	c.Rows += rows
 	c.Repeats += repeats
 	c.Losses += int(w.lost.Load())
+	c.Commanded += int(w.commanded.Load())
 	c.OpenedLate += int(w.openedLate.Load())
 	c.Later += int(w.lookups.later.Load())
 	c.Gone += int(w.lookups.gone.Load())
@@ -180,6 +182,6 @@ func TestCoverageMissesWhatItHasNotMet(t *testing.T) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage without an aggregate:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d messages where streams share aggregates:%d of them below an earlier one:%d upgrades of MongoDB:%d collections replaced:%d checkpoints taken back:%d aggregates repaired:%d versions built and switched to:%d versions dropped:%d rows of snapshots:%d rows that repeat events:%d histories lost:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s%s",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Unnamed, c.Dropped, c.Mended, c.Shared, c.OfTwo, c.Below, c.Upgrades, c.Replaced, c.Rewound, c.Repaired, c.Switched, c.VersionsDropped, c.Rows, c.Repeats, c.Losses, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker, c.single)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage without an aggregate:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d messages where streams share aggregates:%d of them below an earlier one:%d upgrades of MongoDB:%d collections replaced:%d checkpoints taken back:%d aggregates repaired:%d versions built and switched to:%d versions dropped:%d rows of snapshots:%d rows that repeat events:%d histories lost:%d commands for snapshots:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s%s",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Unnamed, c.Dropped, c.Mended, c.Shared, c.OfTwo, c.Below, c.Upgrades, c.Replaced, c.Rewound, c.Repaired, c.Switched, c.VersionsDropped, c.Rows, c.Repeats, c.Losses, c.Commanded, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker, c.single)
 }

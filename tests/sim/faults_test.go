@@ -114,6 +114,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.replaceCollection(step)
 	case plan.LoseHistory:
 		w.loseHistory(a, step)
+	case plan.CommandSnapshot:
+		w.commandSnapshot(step)
 	case plan.ExpireImages:
 		w.mongo.ExpireImages()
 	case plan.StepDown:

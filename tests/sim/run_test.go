@@ -40,6 +40,7 @@ func (w *world) whole(harm func()) {
 		w.disturb(time.Now(), plan.Step{}) // those that were missing start
 		w.work.Wait()
 		healthy()
+		w.settleSnapshots()
 		w.settle()
 		w.settleVersions()
 	} else {

@@ -2,11 +2,14 @@ package sim
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
@@ -48,6 +51,85 @@ func snapshot(c *producer.Config, s plan.Settings) {
 		c.OnHistoryLost = "snapshot"
 	}
 	c.SnapshotChunk, c.SnapshotRate = s.SnapshotChunk, s.SnapshotRate
+}
+
+// commandSnapshot has the operator start, pause or resume the snapshot of a stream, beside
+// everything else. A command that fails is not repeated before everything has healed.
+func (w *world) commandSnapshot(step plan.Step) {
+	w.work.Go(func() {
+		if step.Command == plan.StartSnapshot {
+			w.startSnapshot(step.Stream)
+			return
+		}
+		args := []string{"snapshot", step.Command, "--stream", step.Stream}
+		if step.Command == "pause" {
+			args = append(args, "--yes")
+		}
+		if code, said := w.produce(args...); code == commandline.ExitOK && !strings.Contains(said, "nothing to do") {
+			w.commanded.Add(1)
+		}
+	})
+}
+
+// startSnapshot starts the snapshot of a stream.
+func (w *world) startSnapshot(stream string) bool {
+	args := []string{"snapshot", "start", "--readers-know", "--stream", stream}
+	if w.plan.Settings.Snapshot == plan.SnapshotAggregates {
+		if args = append(args, "--ids", strings.Join(w.old(stream), ",")); args[len(args)-1] == "" {
+			return true // no document was there before
+		}
+	}
+	code, said := w.produce(args...)
+	// A request is known to be carried out only by its answer; without it there is a later attempt.
+	started := code == commandline.ExitOK && strings.Contains(said, "a snapshot begins")
+	if started {
+		w.commanded.Add(1)
+		w.started.Store(stream, true)
+	}
+	return started
+}
+
+// old returns the aggregates whose events were there before the streams began, of one stream.
+func (w *world) old(stream string) (names []string) {
+	for _, e := range w.plan.Before {
+		of := streamOf(e.Collection)
+		if of == "" {
+			of = streamOf(w.collectionOf(e.Aggregate))
+		}
+		if of == stream && !slices.Contains(names, e.Aggregate) {
+			names = append(names, e.Aggregate)
+		}
+	}
+	return names
+}
+
+// settleSnapshots has the operator resume what is paused, and start what could not be started,
+// once everything has healed.
+func (w *world) settleSnapshots() {
+	s := w.plan.Settings
+	if s.Snapshot == "" {
+		return
+	}
+	for _, stream := range s.StreamNames() {
+		settles := func(do func() bool) {
+			if !w.eventually(settled, func() bool { w.tend(); return do() }) {
+				w.unrest("the snapshot of %s is not settled", stream)
+			}
+		}
+		resumed := func() bool {
+			code, said := w.produce("snapshot", "resume", "--stream", stream)
+			return code == commandline.ExitOK && !strings.Contains(said, "next leader") || strings.Contains(said, "no snapshot of stream")
+		}
+		settles(resumed)
+		if _, started := w.started.Load(stream); !started && (s.Snapshot == plan.SnapshotRequest || s.Snapshot == plan.SnapshotAggregates) {
+			settles(func() bool {
+				// One may be published whose answer was lost.
+				_, said := w.produce("snapshot", "status", "--stream", stream)
+				return strings.Contains(said, "(requested)") || strings.Contains(said, "(aggregates)") || w.startSnapshot(stream)
+			})
+			settles(resumed)
+		}
+	}
 }
 
 // loseHistory kills the producers, and lets MongoDB forget all changes before they start again.

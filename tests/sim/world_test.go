@@ -70,6 +70,8 @@ type world struct {
 	rewound    atomic.Int64 // checkpoints
 	repaired   atomic.Int64 // aggregates
 	lost       atomic.Int64 // times that the history was lost
+	commanded  atomic.Int64 // commands for snapshots that were carried out
+	started    sync.Map     // the streams whose snapshots the operator has started
 
 	committed map[plan.Event]int64 // of the aggregates of the workload; belongs to what commits it
 

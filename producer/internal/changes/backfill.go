@@ -280,6 +280,7 @@ func (c *cursor) tearChunk() error {
 func (c *cursor) publishChunk(ctx context.Context, documents []row) error {
 	state, chunk := c.at.Backfill, c.at.Backfill.Chunk
 	for i, document := range documents {
+		documents[i] = row{} // what is published is not kept
 		position := envelope.Boundary(chunk.At, chunk.Base+uint32(i))
 		if position <= c.at.Position {
 			continue
@@ -290,9 +291,9 @@ func (c *cursor) publishChunk(ctx context.Context, documents []row) error {
 			after.Backfill = state.Finished()
 		}
 		var err error
-		if document.event == nil { // PIPELINE does not pass it
+		if document.document == nil && document.event == nil { // PIPELINE does not pass it
 			err = c.sink.Idle(ctx, after)
-		} else if change, mapErr := c.row(document, position); mapErr != nil {
+		} else if change, mapErr := c.row(document, chunk.At, position); mapErr != nil {
 			err = mapErr
 		} else {
 			err = c.sink.Change(ctx, change, after)
@@ -308,9 +309,15 @@ func (c *cursor) publishChunk(ctx context.Context, documents []row) error {
 
 // row maps a document of a snapshot. It has a version only if the projector can recognise a
 // repeated one by it.
-func (c *cursor) row(document row, position string) (envelope.Change, error) {
-	state := c.at.Backfill
-	change, err := c.reader.config.Mapping.change(document.event, state.ID+"/"+position, position)
+func (c *cursor) row(document row, at bson.Timestamp, position string) (envelope.Change, error) {
+	state, event := c.at.Backfill, document.event
+	if document.document != nil {
+		var err error
+		if event, err = c.backfill.event(document.document, at); err != nil {
+			return envelope.Change{}, err
+		}
+	}
+	change, err := c.reader.config.Mapping.change(event, state.ID+"/"+position, position)
 	if err != nil {
 		return change, err
 	}

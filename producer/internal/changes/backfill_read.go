@@ -38,8 +38,10 @@ type backfillSource struct {
 
 // row is a document of a snapshot.
 type row struct {
-	keys  bson.Raw
-	event bson.Raw // as a change event of an insert; nil if PIPELINE does not pass it
+	keys bson.Raw
+	// document is what was read, without a PIPELINE; with one, event is what the pipeline makes of
+	// it. Both are nil if PIPELINE does not pass the document.
+	document, event bson.Raw
 }
 
 // read returns the documents that a snapshot has not reached as of a cluster time, at most limit,
@@ -58,7 +60,7 @@ func (b *backfillSource) read(ctx context.Context, state *checkpoint.Backfill, a
 		documents, err = b.documents(ctx, state.Cursor, limit)
 	}
 	if err == nil {
-		rows, err = b.events(ctx, documents, at)
+		rows, err = b.rows(ctx, documents, at)
 	}
 	switch {
 	case mongodb.SnapshotGone(err):
@@ -176,27 +178,15 @@ func (b *backfillSource) checkKeys(keys bson.Raw) error {
 	return nil
 }
 
-// events returns the rows of documents: as change events of inserts, to which PIPELINE is applied.
-func (b *backfillSource) events(ctx context.Context, documents []bson.Raw, at bson.Timestamp) ([]row, error) {
-	namespace := bson.D{{Key: "db", Value: b.collection.Database().Name()}, {Key: "coll", Value: b.collection.Name()}}
+// rows returns the rows of documents. PIPELINE is applied to change events of inserts.
+func (b *backfillSource) rows(ctx context.Context, documents []bson.Raw, at bson.Timestamp) ([]row, error) {
 	rows := make([]row, len(documents))
 	for i, document := range documents {
 		rows[i].keys = b.documentKeys(document)
 	}
 	if len(b.config.Pipeline) == 0 {
 		for i, document := range documents {
-			event, err := bson.Marshal(bson.D{
-				{Key: "_id", Value: bson.D{}},
-				{Key: "operationType", Value: string(envelope.Insert)},
-				{Key: "ns", Value: namespace},
-				{Key: "documentKey", Value: bson.D{{Key: "_id", Value: document.Lookup("_id")}}},
-				{Key: "clusterTime", Value: at},
-				{Key: "fullDocument", Value: document},
-			})
-			if err != nil {
-				return nil, err
-			}
-			rows[i].event = event
+			rows[i].document = document
 		}
 		return rows, nil
 	}
@@ -210,7 +200,7 @@ func (b *backfillSource) events(ctx context.Context, documents []bson.Raw, at bs
 		{{Key: "$replaceWith", Value: bson.D{
 			{Key: "_id", Value: literal(bson.D{})},
 			{Key: "operationType", Value: string(envelope.Insert)},
-			{Key: "ns", Value: literal(namespace)},
+			{Key: "ns", Value: literal(b.namespace())},
 			{Key: "documentKey", Value: bson.D{{Key: "_id", Value: "$_id"}}},
 			{Key: "clusterTime", Value: literal(at)},
 			{Key: "fullDocument", Value: "$$ROOT"},
@@ -234,6 +224,22 @@ func (b *backfillSource) events(ctx context.Context, documents []bson.Raw, at bs
 		rows[i].event = byID[string(id.Type)+string(id.Value)]
 	}
 	return rows, nil
+}
+
+// event returns a document as the change event of an insert.
+func (b *backfillSource) event(document bson.Raw, at bson.Timestamp) (bson.Raw, error) {
+	return bson.Marshal(bson.D{
+		{Key: "_id", Value: bson.D{}},
+		{Key: "operationType", Value: string(envelope.Insert)},
+		{Key: "ns", Value: b.namespace()},
+		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: document.Lookup("_id")}}},
+		{Key: "clusterTime", Value: at},
+		{Key: "fullDocument", Value: document},
+	})
+}
+
+func (b *backfillSource) namespace() bson.D {
+	return bson.D{{Key: "db", Value: b.collection.Database().Name()}, {Key: "coll", Value: b.collection.Name()}}
 }
 
 // plain is the collection without concerns, which a session that reads as of a time does not take.

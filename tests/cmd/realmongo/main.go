@@ -1,6 +1,6 @@
 // Command realmongo runs a command with a real MongoDB: a replica set of one new, empty member.
 //
-//	realmongo [-stack] MONGOD COMMAND [ARGUMENT…]
+//	realmongo [-stack] [-oplog MB] MONGOD COMMAND [ARGUMENT…]
 //
 // MONGOD is the program, or the connection string of an existing replica set on which every
 // database may be dropped. The command finds the server in MONGODB_URI and CONFORMANCE_MONGODB_URI;
@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -41,25 +42,30 @@ func main() {
 	os.Exit(code)
 }
 
+// usualOplog is the size of the oplog in MB: the least to which one can be resized.
+const usualOplog = 990
+
 func run(ctx context.Context, args []string) (code int, err error) {
-	withStack := len(args) > 0 && args[0] == "-stack"
-	if withStack {
-		args = args[1:]
+	flags := flag.NewFlagSet("realmongo", flag.ContinueOnError)
+	withStack := flags.Bool("stack", false, "with embedded Service Bus and Blob storage")
+	oplog := flags.Int("oplog", usualOplog, "size of the oplog in `MB`")
+	if err := flags.Parse(args); err != nil {
+		return 2, err
 	}
-	if len(args) < 2 {
-		return 2, errors.New("usage: realmongo [-stack] MONGOD COMMAND [ARGUMENT…]")
+	if args = flags.Args(); len(args) < 2 {
+		return 2, errors.New("usage: realmongo [-stack] [-oplog MB] MONGOD COMMAND [ARGUMENT…]")
 	}
 	uri := args[0]
 	if !strings.HasPrefix(uri, "mongodb://") && !strings.HasPrefix(uri, "mongodb+srv://") {
 		var server *server
-		if server, err = start(ctx, args[0]); err != nil {
+		if server, err = start(ctx, args[0], *oplog); err != nil {
 			return 2, err
 		}
 		defer func() { err = errors.Join(err, server.stop()) }()
 		uri = server.uri
 	}
 	env := os.Environ()
-	if withStack {
+	if *withStack {
 		var settings []string
 		var stop func() error
 		if settings, stop, err = serve(ctx); err != nil {
@@ -106,7 +112,7 @@ type server struct {
 // startTimeout bounds the wait for a writable member.
 const startTimeout = time.Minute
 
-func start(ctx context.Context, program string) (*server, error) {
+func start(ctx context.Context, program string, oplog int) (*server, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -119,7 +125,10 @@ func start(ctx context.Context, program string) (*server, error) {
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	s := &server{uri: "mongodb://" + address + "/?replicaSet=rs0", folder: folder, kill: kill, ended: make(chan error, 1)}
 	cmd := exec.CommandContext(life, program, "--dbpath", folder, "--bind_ip", "127.0.0.1", "--port", fmt.Sprint(port), //nolint:gosec // the caller's own program
-		"--replSet", "rs0", "--setParameter", "enableTestCommands=1", "--wiredTigerCacheSizeGB", "0.5", "--oplogSize", "990")
+		"--replSet", "rs0", "--setParameter", "enableTestCommands=1", "--wiredTigerCacheSizeGB", "0.5", "--oplogSize", fmt.Sprint(oplog))
+	if oplog < usualOplog {
+		cmd.Args = append(cmd.Args, "--syncdelay", "1") // seconds: the oplog is kept from the last checkpoint on
+	}
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	go func() { s.ended <- cmd.Run() }()

@@ -32,7 +32,7 @@ func (w *World) ProducerConfig() producer.Config {
 		MongoURI: w.MongoURI(), Database: sourceDatabase, Collection: sourceCollection, Stream: "shop.events",
 		ServiceBus: azure.ServiceBus{ConnectionString: servicebus.ConnectionString(busHost)}, Topic: Topic,
 		Blob: azure.Blob{ConnectionString: blob.ConnectionString(BlobHost)}, CheckpointContainer: "sluice",
-		StartFrom: "latest", OnHistoryLost: "fail", OnCollectionReplaced: "fail", SnapshotChunk: 2000, SnapshotReadPreference: "primary",
+		StartFrom: "latest", OnHistoryLost: "fail", OnCollectionReplaced: "fail", SnapshotChunk: 1000, SnapshotReadPreference: "primary",
 		Operations:      []envelope.Operation{envelope.Insert, envelope.Replace}, // the source is an event log
 		AggregateIDPath: "aggregateId", EventTypePath: "type", VersionPath: "version",
 		FullDocument: "updateLookup", BeforeChange: "whenAvailable", OnUnknownAggregate: "fail",

@@ -96,8 +96,8 @@ func (p Plan) validate() error {
 		return fmt.Errorf("settings: aggregates are shared by streams where there are several, and no deliveries are used up")
 	case s.Projection != Timeline && s.Projection != Ledger:
 		return fmt.Errorf("settings: projection %q: expected %s or %s", s.Projection, Timeline, Ledger)
-	case !slices.Contains([]string{"", SnapshotStart, SnapshotHeal}, s.Snapshot) || s.Snapshot != "" && s.SnapshotChunk < 1:
-		return fmt.Errorf("settings: snapshot %q in chunks of %d: expected %s or %s, and a chunk", s.Snapshot, s.SnapshotChunk, SnapshotStart, SnapshotHeal)
+	case s.Snapshot != "" && (!slices.Contains(snapshotForms, s.Snapshot) || s.SnapshotChunk < 1):
+		return fmt.Errorf("settings: snapshot %q in chunks of %d: expected one of %v, and a chunk", s.Snapshot, s.SnapshotChunk, snapshotForms)
 	case !slices.Contains([]string{"", Images, RequiredImages, Keys}, s.Documents):
 		return fmt.Errorf("settings: documents %q: expected %s, %s or %s", s.Documents, Images, RequiredImages, Keys)
 	}
@@ -136,6 +136,7 @@ var needs = map[Kind]string{
 	RefuseDocument: "aggregate total code", SmallTransactions: "times code for", SlowEvents: "delay for",
 	HangProjection: "aggregate total", EndAMQPSessions: "", FailConcerns: "times code command", RefuseSession: "aggregate answer condition for",
 	LoseHistory:     "for",
+	CommandSnapshot: "stream command",
 	RefusePartition: "times answer condition for", RefuseCollection: "collection code for",
 }
 

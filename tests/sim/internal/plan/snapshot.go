@@ -14,24 +14,44 @@ const (
 	SnapshotStart = "start"
 	// SnapshotHeal replaces history that is lost: ON_HISTORY_LOST=snapshot.
 	SnapshotHeal = "heal"
+	// SnapshotRequest is a snapshot of all documents that the operator starts.
+	SnapshotRequest = "request"
+	// SnapshotAggregates is one of single aggregates that the operator starts.
+	SnapshotAggregates = "aggregates"
 )
 
-// LoseHistory is history that MongoDB has lost when the producers read on.
-const LoseHistory Kind = "lose-history"
+var snapshotForms = []string{SnapshotStart, SnapshotHeal, SnapshotRequest, SnapshotAggregates}
+
+const (
+	// LoseHistory is history that MongoDB has lost when the producers read on.
+	LoseHistory Kind = "lose-history"
+	// CommandSnapshot is a command of the operator for the snapshot of a stream: [StartSnapshot],
+	// pause or resume.
+	CommandSnapshot Kind = "command-snapshot"
+)
+
+// StartSnapshot is the command that starts a snapshot.
+const StartSnapshot = "start"
 
 // snapshots draws a snapshot in a part of the runs whose events are inserted: documents that are
-// there before the streams begin, or history that is lost once or twice. It leaves out what takes
+// there before the streams begin, history that is lost once or twice, or a snapshot that the
+// operator starts. The operator pauses and resumes each up to twice. It leaves out what takes
 // documents away, what publishes events again or leaves them out, and, where rows repeat events,
 // what parks aggregates. Runs with repairs, which are refused meanwhile, have none.
 func (d *drawing) snapshots(r *rand.Rand) {
 	s := &d.plan.Settings
-	form, chunk, rate := []string{"", "", SnapshotStart, SnapshotHeal}[r.IntN(4)], 1+r.IntN(30), []int{0, 0, 3, 20}[r.IntN(4)]
+	form, chunk, rate := snapshotForms[r.IntN(len(snapshotForms))], 1+r.IntN(30), []int{0, 0, 3, 20}[r.IntN(4)]
+	wanted, replaces := r.IntN(3) > 0, r.IntN(3) == 0 // of the runs that could have one, and of those with a replaced collection
 	before, losses := 20+r.IntN(120), moments(r, 1+r.IntN(2), d.length)
+	requested := form == SnapshotRequest || form == SnapshotAggregates
 	var events []Event
 	for range before {
 		e := Event{Aggregate: fmt.Sprintf("hot-%d", r.IntN(d.hot)), Kind: fmt.Sprintf("Kind%d", r.IntN(3))}
-		if r.IntN(2) == 0 {
-			e.Aggregate = fmt.Sprintf("cold-%d", r.IntN(2*d.cold)) // half of them have no other events
+		if n := r.IntN(2 * d.cold); r.IntN(2) == 0 {
+			e.Aggregate = fmt.Sprintf("cold-%d", n) // half of them have no other events
+		}
+		if requested { // a later event that came first would be the aggregate's beginning in the read model
+			e.Aggregate = "old-" + e.Aggregate
 		}
 		if collection := Collections[r.IntN(s.Streams)]; s.Shared {
 			e.Collection = collection
@@ -39,34 +59,55 @@ func (d *drawing) snapshots(r *rand.Rand) {
 		events = append(events, e)
 	}
 	var steps []Step
-	for _, at := range losses {
-		steps = append(steps, Step{At: at, Kind: LoseHistory, Silent: r.IntN(2) == 0, For: between(r, time.Second, 10*time.Second)})
+	if form == SnapshotHeal {
+		for _, at := range losses {
+			steps = append(steps, Step{At: at, Kind: LoseHistory, Silent: r.IntN(2) == 0, For: between(r, time.Second, 10*time.Second)})
+		}
+	}
+	for _, stream := range s.StreamNames() {
+		if requested {
+			steps = append(steps, Step{At: between(r, 0, d.length), Kind: CommandSnapshot, Stream: stream, Command: StartSnapshot})
+		}
+		for range r.IntN(3) {
+			at := between(r, 0, d.length)
+			steps = append(steps, Step{At: at, Kind: CommandSnapshot, Stream: stream, Command: "pause"},
+				Step{At: sum(at, between(r, time.Second, 10*time.Second).Duration), Kind: CommandSnapshot, Stream: stream, Command: "resume"})
+		}
 	}
 	repairs := slices.ContainsFunc(d.plan.Steps, func(step Step) bool { return step.Kind == Repair })
-	if form == "" || repairs || s.Documents != "" || s.OnReplaced != "" || s.Deliveries > 0 || s.MongoVersion == "4.4" {
+	older := s.MongoVersion == "4.4"
+	if repairs || s.Documents != "" || s.Deliveries > 0 || s.OnReplaced != "" && !replaces || s.OnReplaced == "" && !older && !wanted {
 		return
+	}
+	if s.OnReplaced = ""; older {
+		s.MongoVersion = "5.0"
 	}
 	s.Snapshot, s.SnapshotChunk, s.SnapshotRate = form, chunk, rate
 	s.GapWait = seconds(30) // without judged versions no projection distinguishes repeated rows from its events
 	s.OnRefused = ""        // a version that is left out would be a gap
-	left := []Kind{Rewind, RefuseMessage}
-	if form == SnapshotStart {
+	left := []Kind{Rewind, RefuseMessage, ReplaceCollection}
+	if form != SnapshotHeal {
 		d.plan.Before = events
-	} else {
+	}
+	if form != SnapshotStart {
 		d.plan.Garbage = nil
 		left = append(left, Poison, RefuseDocument)
-		d.plan.Steps = append(d.plan.Steps, steps...)
 	}
+	d.plan.Steps = append(d.plan.Steps, steps...)
 	d.plan.Steps = slices.DeleteFunc(d.plan.Steps, func(step Step) bool { return slices.Contains(left, step.Kind) })
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
 // lost describes the fault in words.
 func (s Step) lost() string {
-	if s.Kind == LoseHistory {
+	switch s.Kind {
+	case LoseHistory:
 		return fmt.Sprintf("kill every producer, and let MongoDB forget all changes %s later, when they start again", s.For)
+	case CommandSnapshot:
+		return fmt.Sprintf("the operator requests: snapshot %s, of %s", s.Command, s.Stream)
+	default:
+		return string(s.Kind)
 	}
-	return string(s.Kind)
 }
 
 // snapshot describes the snapshot in words; empty without one.
@@ -74,6 +115,9 @@ func (s Settings) snapshot() string {
 	if s.Snapshot == "" {
 		return ""
 	}
-	what := map[string]string{SnapshotStart: "streams begin with a snapshot", SnapshotHeal: "a snapshot replaces lost history"}[s.Snapshot]
+	what := map[string]string{
+		SnapshotStart: "streams begin with a snapshot", SnapshotHeal: "a snapshot replaces lost history",
+		SnapshotRequest: "the operator starts a snapshot", SnapshotAggregates: "the operator starts a snapshot of single aggregates",
+	}[s.Snapshot]
 	return fmt.Sprintf("; %s, in chunks of %d at %d a second (0: any number)", what, s.SnapshotChunk, s.SnapshotRate)
 }
