@@ -93,12 +93,12 @@ func (b *amqpBatch) Split(n int) (first, rest Batch, err error) {
 }
 
 // Extract implements [Batch]. The envelope of the new batch is decoded from the message when it is
-// sent.
+// sent. The new batch must not keep the other messages in memory, so it has a slice of its own.
 func (b *amqpBatch) Extract(n int) (one Batch, size int) {
 	if b.unbatched != nil {
 		return nil, 0
 	}
-	return &amqpBatch{capacity: b.capacity, messages: b.messages[n : n+1 : n+1]}, len(b.messages[n])
+	return &amqpBatch{capacity: b.capacity, messages: [][]byte{b.messages[n]}}, len(b.messages[n])
 }
 
 // Content implements [Batch].

@@ -27,3 +27,13 @@ func TestBatchCapacityIsStatedOrOneMegabyte(t *testing.T) {
 		require.Equal(t, c.room, batchCapacity(c.properties, c.message), "%v %d", c.properties, c.message)
 	}
 }
+
+// The last message of each session is kept as a proof. It must not keep the batch in which it came.
+func TestAnExtractedMessageKeepsNoOtherInMemory(t *testing.T) {
+	b := &amqpBatch{messages: [][]byte{[]byte("first"), []byte("second"), []byte("third")}}
+	one, size := b.Extract(1)
+	require.Equal(t, len("second"), size)
+	extracted := one.(*amqpBatch)
+	require.Equal(t, b.messages[1:2], extracted.messages)
+	require.NotSame(t, &b.messages[1], &extracted.messages[0], "the array of the batch refers to all of its messages")
+}
