@@ -134,7 +134,7 @@ func startProducer(b *testing.B, s *emulator.Stack, program, format string, begu
 	require.NoError(b, l.Close())
 	p := exec.CommandContext(b.Context(), program)
 	p.Env = append(s.Env(), "MONGODB_DATABASE=shop", "MONGODB_COLLECTION=events", "SERVICE_BUS_TOPIC="+emulator.Topic,
-		"MESSAGE_FORMAT="+format, "HTTP_ADDR="+addr,
+		"OPERATIONS=insert", "MESSAGE_FORMAT="+format, "HTTP_ADDR="+addr,
 		"HOSTNAME=bench-"+addr)
 	for _, name := range []string{"GOGC", "GOMEMLIMIT", "MAX_IN_FLIGHT_EVENTS", "MAX_IN_FLIGHT_BYTES", "PUBLISH_LANES_MAX", "BATCH_SCOPE", "SNAPSHOT_CHUNK"} { // to try other values
 		if value := os.Getenv(name); value != "" {

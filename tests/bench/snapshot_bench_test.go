@@ -41,7 +41,7 @@ func BenchmarkSnapshot(b *testing.B) {
 			for range pairs {
 				stream := s.runProducer(b, l)
 				rows := s.runProducerWith(b, l, func(c *producer.Config) {
-					c.StartFrom, c.StartAt, c.SnapshotChunk, c.SnapshotReadPreference = "snapshot", time.Time{}, 2000, "primary"
+					c.StartFrom, c.StartAt, c.SnapshotChunk, c.SnapshotReadPreference = "snapshot", time.Time{}, 1000, "primary"
 				})
 				ratios, cpu = append(ratios, rows.perSecond/stream.perSecond), append(cpu, rows.cpu/stream.cpu)
 				streamed, snapshotted = append(streamed, stream.perSecond), append(snapshotted, rows.perSecond)
