@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -458,4 +460,31 @@ func TestAConsoleUnderAPath(t *testing.T) {
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, r)
 	require.Equal(t, http.StatusMethodNotAllowed, w.Code)
+}
+
+// A console that runs for long keeps what it has after ten minutes, and no more.
+func TestMemoryDoesNotGrow(t *testing.T) {
+	epoch := int64(0)
+	h := testHome("plain")
+	h.View = func(context.Context) View {
+		epoch++
+		v := full("shop.events")
+		v.Streams[0].Epoch, v.Run.Failovers = epoch, nil
+		return v
+	}
+	c := New(h)
+	twentyMinutes := func() uint64 {
+		for range 1200 {
+			c.read(t.Context())
+			c.answered("replay", "done", nil)
+			c.regions(t.Context(), pageAt("/"), "")
+		}
+		_, _ = lookUp(t.Context(), c, strconv.FormatInt(epoch, 10), func(context.Context) (string, error) { return "x", nil })
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	first := twentyMinutes()
+	require.Less(t, twentyMinutes(), first+256<<10, "after twenty more minutes")
 }

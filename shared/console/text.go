@@ -24,10 +24,12 @@ var functions = map[string]any{
 		}
 		return milliseconds(*v)
 	},
-	"short":    func(id string) string { return terminal.Printable(terminal.Shorten(id)) },
-	"text":     terminal.Printable,
-	"lines":    terminal.Lines,
-	"path":     func(text string) markup { return markup(strings.ReplaceAll(html.EscapeString(terminal.Printable(text)), "/", "/<wbr>")) },
+	"short": func(id string) string { return terminal.Printable(terminal.Shorten(id)) },
+	"text":  terminal.Printable,
+	"lines": terminal.Lines,
+	"path": func(text string) markup {
+		return markup(strings.ReplaceAll(html.EscapeString(terminal.Printable(text)), "/", "/<wbr>"))
+	},
 	"clock":    func(t time.Time) string { return t.UTC().Format("15:04:05") },
 	"millis":   clockMillis,
 	"stamp":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
