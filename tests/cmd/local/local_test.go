@@ -36,6 +36,7 @@ func TestLocal(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, command){
 		"comes out exactly right through a killed and a terminated leader": exactlyRight,
 		"comes out exactly right whatever Service Bus does":                serviceBusHarm,
+		"comes out exactly right after a poison event is replayed":         poisoned,
 		"says what differs from a wrong expectation":                       wrongExpectation,
 		"gives up at once where the projection cannot read the events":     unreadable,
 		"mirrors the source byte by byte":                                  mirror,
@@ -239,6 +240,18 @@ func serviceBusHarm(t *testing.T, c command) {
 	}
 }
 
+// poisoned makes an event poison: its aggregate is parked, the others go on, and a replay repairs it.
+func poisoned(t *testing.T, c command) {
+	r := c.run(t, "--events=600", "--rate=150", "--chaos=poison@1s:1s", "--seed=1")
+	require.Zero(t, r.code, r.out)
+	require.Regexp(t, `poison: event \d+ of \S+ is refused and its aggregate is parked; the others go on`, r.out)
+	require.Regexp(t, `poison: the cause is gone; \S+: [1-9]\d* events? applied; it is not parked`, r.out)
+	require.Contains(t, r.out, "EXACTLY RIGHT")
+	for field, want := range map[string]float64{"events_applied": 600, "parked": 0, "dead_lettered": 0, "lost": 0, "duplicate_effects": 0, "out_of_order": 0} {
+		require.InDelta(t, want, r.report[field], 0, field)
+	}
+}
+
 func wrongExpectation(t *testing.T, c command) {
 	file, expected := input(t)
 	expected["case-000"].(map[string]any)["events"] = 465
@@ -321,6 +334,7 @@ func wrongUsage(t *testing.T, c command) {
 		"broken line":           {[]string{"--input", broken}, broken + ":2: is not JSON: it ends too early"},
 		"contradiction":         {[]string{"--azurite", "--chaos=blob-503@1s"}, "leave --azurite out"},
 		"chaos":                 {[]string{"--chaos=kill-leader"}, "NAME@TIME"},
+		"a console for others":  {[]string{"--console=0.0.0.0:8090"}, "listens on a loopback address only"},
 		"no Service Bus config": {[]string{"--servicebus-config", broken}, "--servicebus-config"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -192,6 +192,11 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	} else if o.WriteLoad {
 		problem("--write-load is about the collection of --follow: give both, or neither")
 	}
+	for _, a := range o.Chaos {
+		if why := o.Refuses(a.Kind); why != "" {
+			problem("--chaos %s", why)
+		}
+	}
 	problems = append(problems, o.readFiles(input, expect, serviceBusConfig)...)
 	problems = append(problems, o.tooLate()...)
 	if len(problems) > 0 {
@@ -233,10 +238,6 @@ func (o Options) contradictions(given map[string]bool) []string {
 		for _, flag := range []string{"azurite", "latency", "ports", "servicebus-config", "stack-only"} {
 			problem(given[flag], "--%s is about the embedded servers, and --external starts none: leave one of them out", flag)
 		}
-	}
-	for _, a := range o.Chaos {
-		why := o.Refuses(a.Kind)
-		problem(why != "", "--chaos %s", why)
 	}
 	problem(given["env-file"] && !o.StackOnly, "--env-file has the settings of --stack-only, and other runs start the services themselves: leave it out")
 	problem(given["mongo-snapshot"] && !o.StackOnly, "--mongo-snapshot keeps the data of --stack-only, and every other run begins with none: leave it out")

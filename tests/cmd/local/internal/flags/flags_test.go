@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
@@ -146,6 +147,20 @@ func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	var usage *UsageError
 	require.ErrorAs(t, err, &usage)
 	require.Len(t, usage.Problems, 5, "%v", usage.Problems) // no producers, the chaos, three settings
+}
+
+// poison is done to a read model that this command fills and can judge.
+func TestPoisonIsRefusedWhereItCannotBeDone(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"MONGODB_URI": "mongodb://db", "MONGODB_DATABASE": "app", "MONGODB_COLLECTION": "orders"}
+	for _, args := range [][]string{{"--projection=mirror"}, {"--projection=orders"}, {"--follow"}, {"--follow", "--write-load"}} {
+		_, err := Parse(append(args, "--chaos=poison@1s"), func(name string) string { return env[name] }, &bytes.Buffer{})
+		require.ErrorContains(t, err, "--chaos poison is done to the read model timeline", "%v", args)
+	}
+	o, err := Parse([]string{"--chaos=poison@1s"}, noEnv, &bytes.Buffer{})
+	require.NoError(t, err)
+	require.Equal(t, AutoConsole, o.Console)
+	require.Empty(t, o.Refuses(chaos.Poison))
 }
 
 func write(t *testing.T, text string) string {
