@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
@@ -30,7 +31,7 @@ func (l longWay) DialContext(ctx context.Context, _, _ string) (net.Conn, error)
 	if err != nil || d == 0 {
 		return conn, err
 	}
-	return &longTalk{Conn: conn, w: l.w, left: openingTrips, trip: d / 2 / openingTrips}, nil
+	return &longTalk{Conn: conn, w: l.w, left: openingTrips, trip: d / 2 / openingTrips, ended: make(chan struct{})}, nil
 }
 
 // longTalk is a connection whose first writes are slow. The one goroutine that writes owns it.
@@ -39,6 +40,20 @@ type longTalk struct {
 	w    *world
 	left int
 	trip time.Duration
+	// ended is closed once nothing more can be read. Then a write is not slow: go-amqp holds a mutex
+	// over its last write for which its reader waits, and a goroutine that waits for a mutex stops
+	// virtual time.
+	ended chan struct{}
+	once  sync.Once
+}
+
+// Read reads what has arrived.
+func (c *longTalk) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		c.once.Do(func() { close(c.ended) })
+	}
+	return n, err
 }
 
 // Write writes, after a while.
@@ -47,7 +62,10 @@ func (c *longTalk) Write(p []byte) (int, error) {
 		if c.left--; c.left == 0 {
 			c.w.openedLate.Add(1)
 		}
-		time.Sleep(c.trip) //nolint:forbidigo // it is the network that takes so long
+		select {
+		case <-time.After(c.trip): // it is the network that takes so long
+		case <-c.ended:
+		}
 	}
 	return c.Conn.Write(p)
 }
