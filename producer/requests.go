@@ -62,7 +62,8 @@ func (q *requests) Answer(r *checkpoint.Request, refused error) {
 // requestTimeout bounds the requests to storage of one exchange.
 const requestTimeout = 2 * time.Second
 
-// run looks for requests at every interval until ctx ends. The last answer is written even then.
+// run reads the last request at every interval until ctx ends. The last answer is written even
+// then.
 func (q *requests) run(ctx context.Context, interval time.Duration) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)

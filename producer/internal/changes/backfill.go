@@ -33,8 +33,8 @@ type Backfill struct {
 	WhenLost bool
 	// ChunkDocuments is the maximum number of documents of a chunk. A chunk also ends at 4 MiB.
 	ChunkDocuments int
-	// Rate is how many documents are read per second on average, unless an operator requests another
-	// rate; 0 means as many as possible.
+	// Rate is how many documents are read per second on average, unless an operator requests
+	// another rate; 0 means as many as possible.
 	Rate int
 	// Secondary reads from a secondary if there is one.
 	Secondary bool

@@ -49,7 +49,8 @@ type Backfill struct {
 	ResumedRows int64
 	// Lost counts how often the history was lost since a snapshot was last completed.
 	Lost int
-	// Done is set once all rows are published, or the snapshot is stopped, until the stream has a position of its own again.
+	// Done is set once all rows are published, or the snapshot is stopped, until the stream has a
+	// position of its own again.
 	Done bool
 }
 
@@ -109,7 +110,7 @@ func (b *Backfill) Suppresses() bool {
 }
 
 // Pace returns how many documents per second the snapshot has published since it began or was last
-// resumed, and how long it takes for the rest at that rate. ok is false while the latter is unknown.
+// resumed, and how long the rest takes at that rate. ok is false while the latter is unknown.
 func (b *Backfill) Pace(now time.Time) (perSecond float64, rest time.Duration, ok bool) {
 	elapsed := now.Sub(b.BeganAt)
 	if !b.ResumedAt.IsZero() {

@@ -28,8 +28,8 @@ type SnapshotStatus struct {
 	PerSecond float64 `json:"documents_per_second"`
 	// SecondsToGo is how long the rest takes at this rate; null while that is unknown.
 	SecondsToGo *int64 `json:"seconds_to_go"`
-	// SuppressionSeconds is for how long changes of documents that it has not reached have been left
-	// out; null if none are.
+	// SuppressionSeconds is for how long changes of documents that it has not reached have been
+	// left out; null if none are.
 	SuppressionSeconds *int64 `json:"suppression_seconds"`
 }
 
@@ -78,7 +78,7 @@ type SnapshotReport struct {
 	Request *checkpoint.Request `json:"request"`
 }
 
-// SnapshotStatus reads the state of the stream's snapshot and the last request, and changes nothing.
+// SnapshotStatus reads the state of the stream's snapshot and the last request. It changes nothing.
 func (s *Stream) SnapshotStatus(ctx context.Context) (SnapshotReport, error) {
 	snapshot, err := s.read(ctx)
 	if err != nil {
