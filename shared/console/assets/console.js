@@ -6,6 +6,7 @@
   const pause = document.getElementById("pause");
   let source = null;
   let ended = false;
+  let paused = false;
 
   const show = (name, text) => {
     document.documentElement.dataset.state = name;
@@ -46,16 +47,24 @@
   };
 
   pause.hidden = false;
+  const close = () => {
+    source?.close();
+    source = null;
+  };
   pause.addEventListener("click", () => {
-    if (source) {
-      source.close();
-      source = null;
-      pause.textContent = "Continue";
-      show("paused", "paused");
-    } else {
-      pause.textContent = "Pause";
-      open();
-    }
+    paused = !paused;
+    pause.textContent = paused ? "Continue" : "Pause";
+    if (!paused) return open();
+    close();
+    show("paused", "paused");
+  });
+
+  // A page that nobody sees needs no stream: a browser opens only six to one server.
+  document.addEventListener("visibilitychange", () => {
+    if (ended || paused) return;
+    close();
+    if (document.hidden) show("paused", "not visible");
+    else open();
   });
 
   // A button is usable once its confirmation is typed; the server checks it again.

@@ -46,7 +46,7 @@ func (s *sick) refuse(w mongo.Writing) int32 {
 	return mongodb.DocumentValidationFailure
 }
 
-// chosen returns the aggregate, or nil as long as there is none.
+// chosen returns the aggregate, or nil before one is chosen.
 func (s *sick) chosen() (aggregate any, number int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
