@@ -30,7 +30,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-// theirs is a MongoDB of somebody's own, behind a tap that notes every command; our own client goes past it.
+// theirs is a user's own MongoDB, behind a tap that records every command; the test's own client
+// does not go through the tap.
 type theirs struct {
 	uri    string
 	client *driver.Client
@@ -59,7 +60,7 @@ func newTheirs(t *testing.T) *theirs {
 		listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		embedded := mongo.New(mongo.Options{Host: tap.Addr().String()})
-		running.Go(func() { _ = embedded.Run(ctx, listener) }) // the tests look at what it serves
+		running.Go(func() { _ = embedded.Run(ctx, listener) }) // the tests check what it serves
 		server = listener.Addr().String()
 	}
 	running.Go(func() { th.serve(ctx, tap, server, &running) })
@@ -74,7 +75,7 @@ func newTheirs(t *testing.T) *theirs {
 	return th
 }
 
-// serve hands connections on to addr, and looks at every request.
+// serve forwards connections to addr, and reads every request.
 func (th *theirs) serve(ctx context.Context, l net.Listener, addr string, running *sync.WaitGroup) {
 	for {
 		in, err := l.Accept()
@@ -92,7 +93,7 @@ func (th *theirs) serve(ctx context.Context, l net.Listener, addr string, runnin
 		}
 		stop := context.AfterFunc(ctx, func() { _, _ = in.Close(), out.Close() })
 		running.Go(func() {
-			_, _ = io.Copy(in, out) // an end of either kind is the end of both
+			_, _ = io.Copy(in, out) // either end closes both
 			_, _ = in.Close(), out.Close()
 		})
 		running.Go(func() {
@@ -111,7 +112,7 @@ func (th *theirs) admit(in net.Conn) bool {
 	return !th.away
 }
 
-// setAway ends every connection of the run's and refuses new ones, or serves them again.
+// setAway closes every connection of the run and refuses new ones, or serves them again.
 func (th *theirs) setAway(away bool) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -123,7 +124,8 @@ func (th *theirs) setAway(away bool) {
 	}
 }
 
-// note copies messages and notes their commands: the first field of a body (OP_MSG, kind 0), or of a query.
+// note copies messages and records their commands: the first field of a body (OP_MSG, kind 0), or
+// of a query.
 func (th *theirs) note(out io.Writer, in io.Reader) error {
 	const opQuery, opMsg = 2004, 2013
 	for {
@@ -154,7 +156,7 @@ func (th *theirs) note(out io.Writer, in io.Reader) error {
 	}
 }
 
-// names are the commands that came through the tap.
+// names returns the commands that passed the tap.
 func (th *theirs) names() (names []string) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -225,7 +227,7 @@ func (f *followed) stop(t *testing.T) (code int, text string) {
 	return f.end(t)
 }
 
-// follows shows what somebody else writes, and writes nothing there itself.
+// follows shows what another program writes, and writes nothing itself.
 func follows(t *testing.T, c command) {
 	th := newTheirs(t)
 	orders := th.client.Database("app").Collection("orders")
@@ -255,7 +257,8 @@ func follows(t *testing.T, c command) {
 	require.False(t, th.output)
 }
 
-// followsThroughDrops: a scratch collection is dropped and created, followed at once, and dropped again.
+// followsThroughDrops: a scratch collection is dropped and created, followed at once, and dropped
+// again.
 func followsThroughDrops(t *testing.T, c command) {
 	th := newTheirs(t)
 	db := th.client.Database("app")
@@ -283,7 +286,8 @@ func followsThroughDrops(t *testing.T, c command) {
 	require.NotContains(t, text, "lag -")
 }
 
-// followsUntilReplaced: a collection that is renamed onto the followed one stops the producers, and with them the run.
+// followsUntilReplaced: a collection that is renamed onto the followed one stops the producers, and
+// with them the run.
 func followsUntilReplaced(t *testing.T, c command) {
 	th := newTheirs(t)
 	db := th.client.Database("app")
@@ -357,7 +361,8 @@ func followsWithoutAReader(t *testing.T, c command) {
 	require.Contains(t, string(text), `"aggregates": 1`)
 }
 
-// writesWhenTold inserts events into somebody's collection, if and only if it is empty; and the tap would see a write.
+// writesWhenTold inserts events into a user's collection only if it is empty; and the tap would
+// notice a write.
 func writesWhenTold(t *testing.T, c command) {
 	th := newTheirs(t)
 	require.NoError(t, th.client.Database("app").CreateCollection(t.Context(), "load"))
@@ -380,7 +385,8 @@ func writesWhenTold(t *testing.T, c command) {
 	require.Contains(t, out, "--write-load: app.load has documents")
 }
 
-// theirsIsUnfit says what is wrong with somebody's MongoDB, and what to do, before anything is started.
+// theirsIsUnfit reports what is wrong with a user's MongoDB, and the remedy, before anything is
+// started.
 func theirsIsUnfit(t *testing.T, c command) {
 	th := newTheirs(t)
 	for _, name := range []string{"orders", "customers"} {
@@ -402,7 +408,7 @@ func theirsIsUnfit(t *testing.T, c command) {
 			t.Parallel()
 			cmd := c.command(t, "--follow")
 			cmd.Env = append(cmd.Env, "MONGODB_URI="+test.uri, "MONGODB_DATABASE="+test.database, "MONGODB_COLLECTION="+test.collection)
-			out, _ := cmd.CombinedOutput() // the exit code says it
+			out, _ := cmd.CombinedOutput() // the exit code is checked
 			require.Equal(t, 2, cmd.ProcessState.ExitCode(), string(out))
 			require.Contains(t, string(out), test.says)
 			require.NotContains(t, string(out), "secret")
@@ -410,7 +416,8 @@ func theirsIsUnfit(t *testing.T, c command) {
 	}
 }
 
-// standalone answers hello as a mongod without a replica set does, and nothing else; it is the URI.
+// standalone answers hello as a mongod without a replica set does, and nothing else. It returns the
+// URI.
 func standalone(t *testing.T) string {
 	t.Helper()
 	var config net.ListenConfig

@@ -37,7 +37,7 @@ func TestLocal(t *testing.T) {
 		"comes out exactly right through a killed and a terminated leader": exactlyRight,
 		"comes out exactly right whatever Service Bus does":                serviceBusHarm,
 		"comes out exactly right after a poison event is replayed":         poisoned,
-		"says what differs from a wrong expectation":                       wrongExpectation,
+		"reports what differs from a wrong expectation":                    wrongExpectation,
 		"gives up at once where the projection cannot read the events":     unreadable,
 		"mirrors the source byte by byte":                                  mirror,
 		"adds up customers through killed projectors":                      customers,
@@ -56,7 +56,7 @@ func TestLocal(t *testing.T) {
 		"follows at a terminal of any width":                               fitsEveryTerminal,
 		"follows at a terminal without a cursor, until it is closed":       followsAtAnyTerminal,
 		"writes into a collection of one's own when told":                  writesWhenTold,
-		"says what is wrong with a MongoDB of one's own":                   theirsIsUnfit,
+		"reports what is wrong with a user's MongoDB":                      theirsIsUnfit,
 		"ends when asked, whatever harm is still planned":                  stopsBeforeHarm,
 		"serves the stack only, for a run with external servers":           stackOnly,
 		"serves the stack on ports of one's own, and keeps the data":       stackKept,
@@ -69,7 +69,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// command is the program under test, and where the services' programs are: each run would build its own.
+// command is the program under test, and where the services' programs are: each run would build its
+// own.
 type command struct{ program, services string }
 
 // result is how a run of the command ended.
@@ -98,7 +99,8 @@ func (c command) run(t *testing.T, args ...string) result {
 	return r
 }
 
-// command prepares a run with a temporary directory of its own, by which its children can be told: their programs are in it.
+// command prepares a run with a temporary directory of its own. The run's children can be
+// identified by it: their programs are there.
 func (c command) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // one that builds the services may find an empty cache
@@ -115,7 +117,7 @@ func (c command) command(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// buildsItsOwn marks a run that builds the services, as every run does that is not told where they are.
+// buildsItsOwn marks a run that builds the services, as every run without --services does.
 const buildsItsOwn = "--services="
 
 func tempDir(cmd *exec.Cmd) string {
@@ -127,7 +129,8 @@ func tempDir(cmd *exec.Cmd) string {
 	return ""
 }
 
-// requireNothingLeft looks for processes whose program lies in the command's temporary directory: its children.
+// requireNothingLeft requires that no process is left whose program is in the command's temporary
+// directory.
 func requireNothingLeft(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	require.Empty(t, children(t, cmd), "processes are left behind")
@@ -151,8 +154,8 @@ func children(t *testing.T, cmd *exec.Cmd) (pids []int) {
 	return pids
 }
 
-// input writes events with the traps of real data: types with dots, dollars and parentheses, equal times, events that
-// are equal but for their version, and one aggregate of 464 events.
+// input writes events with the traps of real data: types with dots, dollars and parentheses, equal
+// times, events that are equal but for their version, and one aggregate of 464 events.
 func input(t *testing.T) (file string, expected map[string]any) {
 	t.Helper()
 	types := []string{"SRM: In Transfer to Execution Syst.", "Transfer Failed (E.Sys.)", "$start", "100%", "a.b.c", "plain"}
@@ -240,7 +243,8 @@ func serviceBusHarm(t *testing.T, c command) {
 	}
 }
 
-// poisoned makes an event poison: its aggregate is parked, the others go on, and a replay repairs it.
+// poisoned makes an event poison: its aggregate is parked, the others go on, and a replay repairs
+// it.
 func poisoned(t *testing.T, c command) {
 	r := c.run(t, "--events=600", "--rate=150", "--chaos=poison@1s:1s", "--seed=1")
 	require.Zero(t, r.code, r.out)
@@ -266,7 +270,8 @@ func wrongExpectation(t *testing.T, c command) {
 	require.InDelta(t, 2, r.report["mismatches"], 0)
 }
 
-// unreadable events are refused; nothing that is missing can come, and the run says so instead of waiting for it.
+// unreadable: the projection refuses all events; nothing that is missing can come, and the run
+// reports that instead of waiting.
 func unreadable(t *testing.T, c command) {
 	event := `{"aggregateId":"order-%d","version":1,"type":"OrderPlaced","occurredAt":"2026-01-01T00:00:00Z","data":{}}` + "\n"
 	for name, test := range map[string]struct {
@@ -364,9 +369,10 @@ func interrupted(t *testing.T, c command) {
 			// Two producers, each with its parent, and a projector.
 			require.Eventually(t, func() bool { return len(children(t, cmd)) == 5 }, 2*time.Minute, 20*time.Millisecond)
 			require.NoError(t, cmd.Process.Signal(test.signal))
-			_ = cmd.Wait() // the exit code says it
+			_ = cmd.Wait() // the exit code is checked
 			require.Equal(t, test.code, cmd.ProcessState.ExitCode(), out.String())
-			// After SIGKILL it is the kernel that ends the children, and their own broken output besides.
+			// After SIGKILL it is the kernel that ends the children, and their own broken output
+			// besides.
 			require.Eventually(t, func() bool { return len(children(t, cmd)) == 0 }, 10*time.Second, 5*time.Millisecond)
 		})
 	}
@@ -426,7 +432,8 @@ func newLines(r io.Reader) func(t *testing.T) string {
 	}
 }
 
-// firstLines is a file with the first n events of the input; every aggregate's versions still begin at 1.
+// firstLines is a file with the first n events of the input; every aggregate's versions still begin
+// at 1.
 func firstLines(t *testing.T, n int) string {
 	t.Helper()
 	file, _ := input(t)

@@ -1,8 +1,9 @@
-// Command local shows the whole pipeline at work on this machine: embedded servers that speak the real protocols, the
-// producer and the projector as processes of their own, events in, harm done, everything checked.
+// Command local shows the whole pipeline at work on this machine: embedded servers that speak the
+// real protocols, the producer and the projector as processes of their own, events in, harm done,
+// everything checked.
 //
-// It exits with 0 only when the read model came out exactly right, with 1 when it did not, with 2 when it was called
-// wrongly, and with 130 when it was interrupted before it was done.
+// It exits with 0 only when the read model came out exactly right, with 1 when it did not, with 2
+// when it was called wrongly, and with 130 when it was interrupted before it was done.
 package main
 
 import (
@@ -33,7 +34,8 @@ func local(args []string) int {
 	}
 	stop, stopped := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stopped()
-	// A terminal or a pipe that is closed ends the run as Ctrl-C does, and not the program before the report is written.
+	// A terminal or a pipe that is closed ends the run as Ctrl-C does, and not the program before
+	// the report is written.
 	signal.Ignore(syscall.SIGPIPE)
 	live := view.New(os.Stdout, options.Quiet, stopped)
 	if options.Console == flags.AutoConsole {
@@ -67,7 +69,7 @@ func local(args []string) int {
 	return 0
 }
 
-// failed says what went wrong and gives the exit code for it.
+// failed reports an error and returns its exit code.
 func failed(err error) int {
 	if usage, ok := errors.AsType[*flags.UsageError](err); ok {
 		fmt.Fprintln(os.Stderr, terminal.Wrap("local: "+strings.Join(usage.Problems, "\nlocal: "), view.Columns(os.Stderr)))

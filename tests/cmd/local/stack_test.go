@@ -22,7 +22,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
-// stackKept is what an application of one's own sees: the ports it was told, and its data again after a restart.
+// stackKept is the view of a user's application: the requested ports, and the data again after a
+// restart.
 func stackKept(t *testing.T, c command) {
 	ports := freePorts(t, 4)
 	args := []string{
@@ -81,7 +82,8 @@ func exported(t *testing.T, line string) (name, value string) {
 	return name, strings.TrimSuffix(string(out), "\n")
 }
 
-// TestTheReadmesApplicationRuns runs the program that the README shows, word for word, against the stack as it says.
+// TestTheReadmesApplicationRuns runs the program of the README, word for word, against the stack as
+// described there.
 func TestTheReadmesApplicationRuns(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(filepath.Join("..", "..", "emulator", "README.md"))
@@ -103,7 +105,7 @@ func TestTheReadmesApplicationRuns(t *testing.T) {
 	require.Contains(t, string(readme), "it prints `"+strings.TrimSpace(string(out))+"`")
 }
 
-// freePorts are free when it looks; all are taken at once, so that they differ.
+// freePorts returns ports that were free a moment ago; all are taken at once, so that they differ.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
 	var config net.ListenConfig
@@ -116,8 +118,8 @@ func freePorts(t *testing.T, n int) (ports []int) {
 	return ports
 }
 
-// fewConnections is what scripts/compose.sh runs against Microsoft's emulator, which takes ten: two of every service, while leaders
-// and projectors are replaced.
+// fewConnections is what scripts/compose.sh runs against Microsoft's emulator, which takes ten: two
+// of every service, while leaders and projectors are replaced.
 func fewConnections(t *testing.T, c command) {
 	s := emulator.Start(t, emulator.Options{ServiceBusConnections: 10})
 	cmd := c.command(t, "--external", "--input", firstLines(t, 1000), "--rate", "200", "--once", "--quiet",

@@ -83,7 +83,7 @@ func (s *seated) end(t *testing.T) (code int, lines []string) {
 	return s.cmd.ProcessState.ExitCode(), s.screen.Lines()
 }
 
-// makeRun prepares `make run` on somebody's collection, as the README shows it.
+// makeRun prepares `make run` on a user's collection, as the README shows it.
 func (c command) makeRun(t *testing.T, th *theirs, collection string, more ...string) *exec.Cmd {
 	t.Helper()
 	root, err := child.Checkout()
@@ -96,9 +96,10 @@ func (c command) makeRun(t *testing.T, th *theirs, collection string, more ...st
 	return cmd
 }
 
-// firstContact is what a new user does first, at a terminal: `make run` on a scratch collection that is created, written to, dropped,
-// written to again, renamed away and written to again, while MongoDB elects; then Ctrl-C. The exit code is that of the comparison, and
-// make adds nothing to it.
+// firstContact is what a new user does first, at a terminal: `make run` on a scratch collection
+// that is created, written to, dropped, written to again, renamed away and written to again, while
+// MongoDB elects; then Ctrl-C. The exit code is that of the comparison, and make adds nothing to
+// it.
 func firstContact(t *testing.T, c command) {
 	th := newTheirs(t)
 	db := th.client.Database("app")
@@ -144,8 +145,9 @@ func firstContact(t *testing.T, c command) {
 	require.NotContains(t, s.written.String(), "lag        -")
 }
 
-// followsWhereReplacementsAreAccepted: with ON_COLLECTION_REPLACED=continue, which the error of the other test names, the run goes on with the
-// collection that $out or renameCollection has put in the place.
+// followsWhereReplacementsAreAccepted: with ON_COLLECTION_REPLACED=continue, which the error of the
+// other test names, the run goes on with the collection that $out or renameCollection has put in
+// the place.
 func followsWhereReplacementsAreAccepted(t *testing.T, c command) {
 	th := newTheirs(t)
 	db := th.client.Database("app")
@@ -169,7 +171,8 @@ func followsWhereReplacementsAreAccepted(t *testing.T, c command) {
 	require.Contains(t, text, "EXACTLY RIGHT: 1 of 1 documents")
 }
 
-// fitsEveryTerminal: on a terminal of any width the block stays in its place, and no line of the report is broken within a word.
+// fitsEveryTerminal: on a terminal of any width the block stays in its place, and no line of the
+// report is broken within a word.
 func fitsEveryTerminal(t *testing.T, c command) {
 	th := newTheirs(t)
 	for _, columns := range []int{40, 80, 200} {
@@ -205,7 +208,8 @@ func fitsEveryTerminal(t *testing.T, c command) {
 	}
 }
 
-// followsAtAnyTerminal: at one that cannot move its cursor there are plain lines, and one that is closed ends the run as Ctrl-C does.
+// followsAtAnyTerminal: at one that cannot move its cursor there are plain lines, and one that is
+// closed ends the run as Ctrl-C does.
 func followsAtAnyTerminal(t *testing.T, c command) {
 	th := newTheirs(t)
 	orders := th.client.Database("app").Collection("orders")

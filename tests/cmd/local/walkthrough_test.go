@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
-// TestTheWalkthroughIsTrue runs what docs/install.md tells people to type, word for word.
+// TestTheWalkthroughIsTrue runs the commands of docs/install.md, word for word.
 func TestTheWalkthroughIsTrue(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds programs and starts them")
@@ -30,11 +30,12 @@ func TestTheWalkthroughIsTrue(t *testing.T) {
 	script, _, found := strings.Cut(rest, "```\n")
 	require.True(t, found)
 
-	// It builds for itself, with other flags than anything else here: minutes where nothing is in the cache and other tests run.
+	// It builds for itself, with other flags than anything else here: minutes where nothing is in
+	// the cache and other tests run.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	run := exec.CommandContext(ctx, "bash", "-e", "-c", "trap 'kill $(jobs -pr) 2>/dev/null' EXIT\n"+script) // a command that fails leaves nothing behind
-	run.Dir = root                                                                                           // it writes to bin/ alone, which is nobody's
+	run.Dir = root                                                                                           // it writes only to bin/
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run.Cancel = func() error { return syscall.Kill(-run.Process.Pid, syscall.SIGKILL) }
 	for _, kept := range os.Environ() {

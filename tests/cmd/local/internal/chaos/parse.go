@@ -1,6 +1,6 @@
-// Package chaos reads what `--chaos` asks for.
+// Package chaos parses the list of `--chaos`.
 //
-// Parsing is pure; who does the harm, and measures the recovery, is package run.
+// Parsing is pure; package run applies the harm and measures the recovery.
 package chaos
 
 import (
@@ -14,7 +14,8 @@ import (
 // Kind is a kind of harm.
 type Kind string
 
-// The kinds. To "stop" is SIGSTOP and, a while later, SIGCONT: a process that was frozen and does not know it.
+// These are the kinds. To "stop" is SIGSTOP, followed by SIGCONT: the process was frozen and does
+// not notice.
 const (
 	LoseLeader      Kind = "lose-leader"
 	KillLeader      Kind = "kill-leader"
@@ -35,14 +36,14 @@ const (
 	Poison          Kind = "poison"
 )
 
-// description is a kind, how long it lasts by itself (0: it is over at once), and what people are told.
+// description is a kind, its default duration (0: it is over at once), and its text in the help.
 type description struct {
 	kind  Kind
 	lasts time.Duration
 	says  string
 }
 
-// kinds are all there are.
+// kinds are all kinds.
 var kinds = []description{
 	{LoseLeader, 0, "SIGKILL to the leading producer and its parent, as when a machine is lost"},
 	{KillLeader, 0, "the same as lose-leader"},
@@ -91,20 +92,21 @@ func Kinds() []Description {
 	return all
 }
 
-// OnServers says that the harm is done by the embedded servers.
+// OnServers reports whether the embedded servers apply the harm.
 func (k Kind) OnServers() bool { return !k.OnLeader() && k != KillProjector }
 
-// TakesLocks says that the harm may leave a session locked by nobody until its lock runs out.
+// TakesLocks reports whether the harm may leave a session locked without a holder until its lock
+// expires.
 func (k Kind) TakesLocks() bool {
 	return k == KillProjector || k == DropServiceBus || k == FlakyServiceBus || k == LoseAck
 }
 
-// OnLeader says that the harm is done to whoever leads, and that a failover must follow.
+// OnLeader reports whether the harm hits the leader, so that a failover must follow.
 func (k Kind) OnLeader() bool {
 	return k == LoseLeader || k == KillLeader || k == CrashLeader || k == TermLeader || k == StopLeader
 }
 
-// Action is one harm at its time.
+// Action is one harm and its time.
 type Action struct {
 	Kind Kind
 	At   time.Duration // counted from the first insert
@@ -133,7 +135,7 @@ func (p Plan) Failovers() int {
 	return n
 }
 
-// Has says whether an action of the kind is planned.
+// Has reports whether an action of the kind is planned.
 func (p Plan) Has(k Kind) bool {
 	return slices.ContainsFunc(p, func(a Action) bool { return a.Kind == k })
 }

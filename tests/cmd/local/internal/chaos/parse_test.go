@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseSaysWhatIsWrongAndTheRightForm(t *testing.T) {
+func TestParseReportsWhatIsWrongAndTheRightForm(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, says string }{
 		"unknown name":      {"kill-bystander@1s", `no chaos named "kill-bystander"`},
@@ -78,8 +78,9 @@ func TestFailovers(t *testing.T) {
 	require.False(t, plan.Has(Blob503))
 }
 
-// TestEveryKindIsToldToPeople: and does its harm to somebody, by whom it can be told what a run needs.
-func TestEveryKindIsToldToPeople(t *testing.T) {
+// Every kind is in the help and can be parsed, and its harm hits either the leader or the servers,
+// not both.
+func TestEveryKindIsInTheHelp(t *testing.T) {
 	t.Parallel()
 	help := Help()
 	require.Equal(t, len(kinds), strings.Count(help, "\n"))

@@ -1,6 +1,7 @@
-// Package flags is the command line of the local stack: what it means, and what is wrong with it.
+// Package flags parses and checks the command line of the local stack.
 //
-// Whatever cannot work is refused before anything is started, with a sentence that says what to do instead.
+// A command line that cannot work is refused before anything is started, with a sentence that gives
+// the remedy.
 package flags
 
 import (
@@ -43,8 +44,9 @@ const (
 	EnvBlob       = emulator.EnvBlob
 )
 
-// The values of --console that are no address of the user's: the default, which is UsualConsole on a terminal and none
-// elsewhere, and where the console is served by default; if that port is taken, another one is used.
+// The values of --console that are no address of the user's: the default, which is UsualConsole on
+// a terminal and none elsewhere, and where the console is served by default; if that port is taken,
+// another one is used.
 const (
 	AutoConsole  = "auto"
 	UsualConsole = "127.0.0.1:8090"
@@ -68,7 +70,7 @@ type Options struct {
 	Report     string // a path; empty: none
 	Quiet      bool
 	Logs       string // a directory for the services' logs; empty: a temporary one, kept after a failure
-	Console    string // the address of the console, or [AutoConsole]; empty: there is none
+	Console    string // the address of the console, or [AutoConsole]; empty: no console
 	Keep       bool   // the console stays after the verdict, until a signal
 	Services   string // the directory of the services' programs; empty: they are built
 
@@ -88,9 +90,11 @@ type Options struct {
 	Endpoints map[string]string
 	// Follow is the collection of --follow.
 	Follow Follow
-	// Build has Before events in the collection before the producers begin, and builds the read model of them.
+	// Build has Before events in the collection before the producers begin, and builds the read
+	// model of them.
 	Build bool
-	// BeginWithSnapshot has Before events in the collection before the producers begin, and starts the stream with a snapshot.
+	// BeginWithSnapshot has Before events in the collection before the producers begin, and starts
+	// the stream with a snapshot.
 	BeginWithSnapshot bool
 	Before            int
 	// WriteLoad inserts events into the collection of --follow.
@@ -102,8 +106,9 @@ type UsageError struct{ Problems []string }
 
 func (e *UsageError) Error() string { return strings.Join(e.Problems, "\n") }
 
-// Parse reads and checks the arguments, and the files they name. Every problem found is in the error, a [*UsageError];
-// it is [flag.ErrHelp] when help was asked for, which is then written to help.
+// Parse reads and checks the arguments, and the files they name. Every problem found is in the
+// error, a [*UsageError]; it is [flag.ErrHelp] when help was asked for, which is then written to
+// help.
 func Parse(args []string, getenv func(string) string, help io.Writer) (Options, error) {
 	var o Options
 	var input, expect, chaosText, portsText, serviceBusConfig string
@@ -117,7 +122,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.StringVar(&input, "input", "", "`file` of events, one JSON object {aggregateId, version, type, occurredAt, data} a line;\nwithout it, generated orders")
 	fs.IntVar(&o.Generate, "events", generatedEvents, "events to generate without --input; 0: until stopped")
 	fs.Float64Var(&o.Rate, "rate", -1, "events a second; 0: as fast as it goes (default 0 with --input, 100 without)")
-	fs.Lookup("rate").DefValue = "0" // the help tells the default by itself
+	fs.Lookup("rate").DefValue = "0" // the text of the flag has the defaults
 	fs.BoolVar(&o.Once, "once", false, "stop when everything inserted is visible, or nothing moves for 30 s\n(a generated run of a given number of events always does)")
 	fs.StringVar(&expect, "expect", "", "`file` with the right timeline: JSON {aggregateId: {events, types, firstOccurredAt,\nlastOccurredAt, lastType}}; without it, a fold of the source collection")
 	fs.StringVar(&chaosText, "chaos", "", "`list` of harm, each NAME@TIME or NAME@TIME:DURATION, such as kill-leader@2s,slow-ack@5s:3s;\ntimes count from the first insert; the names are below")
@@ -262,7 +267,8 @@ func (o Options) Refuses(k chaos.Kind) string {
 	return ""
 }
 
-// tooLate lists the harm that would come after the load has ended, and meet nothing. How long a load at full speed takes, nobody knows.
+// tooLate lists the harm that would come after the load has ended, and have no effect. A load at
+// full speed is not checked, because its duration is unknown.
 func (o Options) tooLate() (problems []string) {
 	events := max(o.Generate, len(o.Input))
 	if o.Input != nil {
@@ -336,7 +342,8 @@ func readModel(path string) (m *history.Model, err error) {
 	return m, nil
 }
 
-// readEntities reads a namespace. The services need something with sessions; an application may not.
+// readEntities reads a namespace. The services need something with sessions; an application may
+// not.
 func readEntities(path string, any bool) (*servicebus.Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -352,5 +359,5 @@ func readEntities(path string, any bool) (*servicebus.Config, error) {
 	return &entities, nil
 }
 
-// Ends says whether the run ends by itself.
+// Ends reports whether the run ends without a signal.
 func (o Options) Ends() bool { return !o.Following() && (o.Once || (o.Input == nil && o.Generate > 0)) }

@@ -12,13 +12,14 @@ const (
 	EnvCollection = "MONGODB_COLLECTION"
 )
 
-// handedOn are the producer's settings about a collection and its documents, which --follow hands on to it.
+// handedOn are the producer's settings about a collection and its documents, which --follow hands
+// on to it.
 var handedOn = []string{
 	"AGGREGATE_ID_PATH", "OPERATIONS", "ON_UNKNOWN_AGGREGATE", "EVENT_TYPE_PATH", "VERSION_PATH", "FULL_DOCUMENT", "FULL_DOCUMENT_BEFORE_CHANGE",
 	"ON_COLLECTION_REPLACED",
 }
 
-// Follow is the collection of the user's own that a run follows. The zero value is none.
+// Follow is the user's collection that a run follows. The zero value stands for no collection.
 type Follow struct {
 	URI, Database, Collection string
 	Settings                  []string // KEY=VALUE, further ones for the producers

@@ -1,4 +1,4 @@
-// Package report is what a run found out: the JSON of `--report`, and the summary for people.
+// Package report formats the results of a run: the JSON of `--report`, and the summary.
 package report
 
 import (
@@ -9,20 +9,23 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// Unknown stands for a number that nobody could measure, such as the broker's counts with `--external`.
+// Unknown stands for a number that could not be measured, such as the broker's counts with
+// `--external`.
 const Unknown = -1
 
-// Failover is a leader that was taken away, and its successor.
+// Failover is a leader that was killed or stopped, and its successor.
 type Failover struct {
 	Kind string `json:"kind"`
 	// AtMs is when the signal was sent, in milliseconds since the first insert.
 	AtMs int64 `json:"at_ms"`
-	// FirstPublishAfterMs is from the signal to the first message that the broker accepted of a later epoch.
+	// FirstPublishAfterMs is the time from the signal to the first message of a later epoch that
+	// the broker accepted.
 	FirstPublishAfterMs int64 `json:"first_publish_after_ms"`
-	// LeadsAfterMs is from the signal to another producer saying that it leads and reads.
+	// LeadsAfterMs is the time from the signal until another producer reports that it leads and
+	// reads.
 	LeadsAfterMs int64 `json:"leads_after_ms"`
-	// MeasuredBy is "publish", or "takeover" where nothing was left to publish (or nobody watched the broker): then
-	// FirstPublishAfterMs is LeadsAfterMs.
+	// MeasuredBy is "publish", or "takeover" if nothing was left to publish or the broker was not
+	// observed: then FirstPublishAfterMs is LeadsAfterMs.
 	MeasuredBy string `json:"measured_by"`
 	// Epoch is that of the leader that was taken away.
 	Epoch int64 `json:"-"`
@@ -44,7 +47,7 @@ type RSS struct {
 // Report is the result of a run; its fields are the contract of ARCHITECTURE §11.
 type Report struct {
 	EventsInserted      int64           `json:"events_inserted"`
-	EventsPublished     int64           `json:"events_published"` // different messages; Unknown where nobody watched
+	EventsPublished     int64           `json:"events_published"` // different messages; Unknown if the broker was not observed
 	EventsApplied       int64           `json:"events_applied"`
 	Aggregates          int             `json:"aggregates"`
 	Lost                int64           `json:"lost"`

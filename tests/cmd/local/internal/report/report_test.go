@@ -69,7 +69,7 @@ func TestSummaryOfFailure(t *testing.T) {
 	golden(t, "wrong.txt", b.Bytes())
 }
 
-func TestARunThatFailedWithARightReadModelSaysBoth(t *testing.T) {
+func TestAFailedRunWithARightReadModelReportsBoth(t *testing.T) {
 	t.Parallel()
 	o := sample()
 	o.Failure = "The run was given up: nobody took over."
@@ -111,7 +111,7 @@ func golden(t *testing.T, name string, got []byte) {
 	require.Equal(t, string(want), string(got))
 }
 
-func TestTheSummarySaysWhatHappened(t *testing.T) {
+func TestTheSummaryReportsWhatHappened(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	o := report.Outcome{Right: 2675, Unexpected: 10, Report: report.Report{Aggregates: 2675, Mismatches: 10}, Differences: []string{"other: should not be there, with 3 events"}}

@@ -13,7 +13,7 @@ import (
 // shown is how many differences are printed.
 const shown = 10
 
-// Outcome is what the summary says beside the report's numbers.
+// Outcome is what the summary shows beside the report's numbers.
 type Outcome struct {
 	Report
 	// Steady is the latency of the events that no failover delayed.
@@ -22,28 +22,31 @@ type Outcome struct {
 	Right int
 	// Unexpected is how many things are in the read model that should not be there at all.
 	Unexpected int
-	// Repeated is how many messages the broker took a second time; the guard in the read model drops their effect.
+	// Repeated is how many messages the broker took a second time; the guard in the read model
+	// drops their effect.
 	Repeated int64
-	// Stale is how many messages came from a leader after its successor's first; the guard and the duplicate detection
-	// make them harmless.
+	// Stale is how many messages came from a leader after its successor's first; the guard and the
+	// duplicate detection make them harmless.
 	Stale int64
-	// Followed says that the events are changes that others made, to documents that were compared.
+	// Followed means that the events are changes by other programs, to documents that were
+	// compared.
 	Followed bool
-	// Checked says what the read model was compared with.
+	// Checked describes what the read model was compared with.
 	Checked string
 	// Differences, Violations and DeadLetters are printed, the first few of each.
 	Differences []string
 	Violations  []string
 	DeadLetters []string
-	// SourceGaps are events that were inserted and are not in the source; they are not held against the services.
+	// SourceGaps are events that were inserted and are not in the source. The services are not to
+	// blame for them.
 	SourceGaps []string
 	// Failure is why the run is no success although nothing differs; empty otherwise.
 	Failure string
-	// Logs says where the services' logs are and what they complained of, after a failure.
+	// Logs is the folder of the services' logs and their last complaints, after a failure.
 	Logs string
 }
 
-// OK says whether everything came out exactly right.
+// OK reports whether everything came out exactly right.
 func (o Outcome) OK() bool {
 	return o.Failure == "" && len(o.SourceGaps) == 0 && len(o.Violations) == 0 && o.Mismatches == 0 && o.Lost == 0 && o.DuplicateEffects == 0 && o.OutOfOrder == 0
 }
@@ -121,8 +124,8 @@ func (o Outcome) Summary(w io.Writer) {
 	if o.Failure != "" {
 		fmt.Fprintf(&b, "\n  %s\n", o.Failure)
 	}
-	list(&b, "Missing in the source itself: what was inserted there is gone, by an election that rolled it back or by somebody's hand. "+
-		"Nobody could publish it", o.SourceGaps)
+	list(&b, "Missing in the source itself: what was inserted there is gone, rolled back by an election or removed by another program. "+
+		"It could not be published", o.SourceGaps)
 	list(&b, "What differs", o.Differences)
 	list(&b, "Promises broken on the way", o.Violations)
 	list(&b, "Dead-lettered", o.DeadLetters)
@@ -133,7 +136,8 @@ func (o Outcome) Summary(w io.Writer) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// tooMany tells of what is in the read model and should not be: events of another stream in the same topic, for example.
+// tooMany reports what the read model has too much, such as events of another stream in the same
+// topic.
 func (o Outcome) tooMany() string {
 	if o.Unexpected > 0 {
 		return fmt.Sprintf(", and %d should not be there at all", o.Unexpected)

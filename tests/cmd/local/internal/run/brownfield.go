@@ -14,12 +14,13 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// brownfield is a collection that is full before the producers begin. Its read model is built by `projector build` while
-// other events are inserted, and the projectors start when that has ended. With --snapshot the stream begins with its documents. Without
-// either it is empty.
+// brownfield is a collection that is full before the producers begin. Its read model is built by
+// `projector build` while other events are inserted, and the projectors start when that has ended.
+// With --snapshot the stream begins with its documents. Without either it is empty.
 type brownfield struct {
 	built chan struct{} // closed when the read model is built; nil without --build
-	// events is how many events of each aggregate were there before; only read once the services run.
+	// events is how many events of each aggregate were there before; only read once the services
+	// run.
 	events map[string]int64
 	// copied is how many of them the mirror holds; of the goroutine that watches the read model.
 	copied map[string]int64
@@ -123,7 +124,8 @@ func (r *runner) verify(ctx context.Context) error {
 	return err
 }
 
-// operate runs one command with the settings of the projectors, and returns the first line of what it printed.
+// operate runs one command with the settings of the projectors, and returns the first line of what
+// it printed.
 func (r *runner) operate(ctx context.Context, command string) (string, error) {
 	said, err := r.command(ctx, command)
 	return firstLine(said), err

@@ -21,8 +21,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// check compares what is there, after the services have ended, and puts the report together. problem is why the run
-// came to its end too early; nil when it did not.
+// check compares what is there, after the services have ended, and puts the report together.
+// problem is why the run came to its end too early; nil when it did not.
 func (r *runner) check(ctx context.Context, data *data, problem error) (report.Outcome, error) {
 	compared, applied, checked, err := r.compare(ctx, data)
 	if err != nil {
@@ -88,7 +88,8 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 	return outcome, nil
 }
 
-// witnessed is the history, as these services were to make it, without the witnesses that there were not.
+// witnessed is the history, as these services were to make it, without the witnesses that there
+// were not.
 func (r *runner) witnessed() history.History {
 	h := r.rec.History()
 	h.SessionKey = r.options.SessionKey
@@ -111,7 +112,7 @@ func (r *runner) parked(ctx context.Context) int64 {
 	}
 	var n int64
 	for _, s := range r.projectors {
-		n = max(n, s.LastStatus().Parked) // each tells what is in the read model
+		n = max(n, s.LastStatus().Parked) // each reports what is in the read model
 	}
 	return n
 }

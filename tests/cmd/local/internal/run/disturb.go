@@ -20,7 +20,8 @@ const (
 	// slowest and slowJitter are what an operation of a slow Service Bus takes more.
 	slowest    = 50 * time.Millisecond
 	slowJitter = 100 * time.Millisecond
-	// flaky is the chance of each thing that can go wrong with an operation of a flaky Service Bus; there are four.
+	// flaky is the chance of each thing that can go wrong with an operation of a flaky Service Bus;
+	// there are four.
 	flaky = 0.005
 )
 
@@ -62,11 +63,11 @@ func (r *runner) disturb(ctx context.Context, a chaos.Action) error {
 	case chaos.MongoStepDown:
 		r.event(fmt.Sprintf("mongo-stepdown: the primary steps down for %s", a.For))
 		r.stack.Mongo.StepDown(a.For)
-		return r.after(ctx, a, func() {}) // the server ends it by itself
+		return r.after(ctx, a, func() {}) // the server ends it on its own
 	case chaos.Blob503:
 		r.event(fmt.Sprintf("blob-503: Blob storage is busy for %s", a.For))
 		r.stack.Blob.Fail(http.StatusServiceUnavailable, a.For)
-		return r.after(ctx, a, func() {}) // the server ends it by itself
+		return r.after(ctx, a, func() {}) // the server ends it on its own
 	case chaos.Poison:
 		return r.poison(ctx, a)
 	default:
@@ -75,8 +76,8 @@ func (r *runner) disturb(ctx context.Context, a chaos.Action) error {
 	return nil
 }
 
-// after waits until an action that lasts is over, ends it, and waits until somebody leads again: one may have cost the
-// leader its lease.
+// after waits until a lasting action is over, ends it, and waits until a producer leads again: the
+// action may have cost the leader its lease.
 func (r *runner) after(ctx context.Context, a chaos.Action, end func()) error {
 	err := retry.Sleep(ctx, a.For)
 	end()
@@ -88,7 +89,8 @@ func (r *runner) after(ctx context.Context, a chaos.Action, end func()) error {
 	return err
 }
 
-// killProjector kills one that answers; two kills at the same time hit two of them, or the second waits.
+// killProjector kills one that answers; two kills at the same time hit two of them, or the second
+// waits.
 func (r *runner) killProjector(ctx context.Context) error {
 	for {
 		r.killing.Lock()

@@ -14,11 +14,12 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// elsewhere says that the source is in a MongoDB that is not ours: an election there may roll back what was inserted, and others may
-// write to it.
+// elsewhere reports whether the source is in a MongoDB of the user: an election there may roll back
+// what was inserted, and other programs may write to it.
 func (r *runner) elsewhere() bool { return r.options.External || r.source != nil }
 
-// beyondSource gives a run up that waits for events which the source itself does not hold. nil: it holds them, or cannot be asked.
+// beyondSource gives a run up that waits for events which the source itself does not hold. nil: it
+// holds them, or cannot be asked.
 func (r *runner) beyondSource(ctx context.Context, data *data, stopping bool) error {
 	if !stopping || !r.loaded.Load() || !r.elsewhere() {
 		return nil
@@ -47,7 +48,8 @@ func (r *runner) sourceGaps(ctx context.Context, data *data, committed []history
 	return held, gaps, nil
 }
 
-// split tells the committed events that are there from those that are not, which it says by aggregate, the largest gaps first.
+// split separates the committed events that exist from those that do not, and describes the latter
+// by aggregate, the largest gaps first.
 func split(committed []history.Commit, there map[string]map[int64]bool) (held []history.Commit, gaps []string) {
 	missing := make(map[string][]int64)
 	var order []string

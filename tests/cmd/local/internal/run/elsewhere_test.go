@@ -18,7 +18,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// external is a run whose source is in a MongoDB that is not ours; its read model is a database beside it.
+// external is a run whose source is in a MongoDB that is not ours; its read model is a database
+// beside it.
 func external(t *testing.T) (*runner, *data) {
 	t.Helper()
 	servers := emulator.Start(t, emulator.Options{})
@@ -35,8 +36,9 @@ func insert(t *testing.T, c *mongo.Collection, documents ...any) {
 	require.NoError(t, err)
 }
 
-// What an election took from the source is named, and not held against the services.
-func TestGapsOfTheSourceAreToldApartFromLosses(t *testing.T) {
+// Events that an election removed from the source are named, and the services are not blamed for
+// them.
+func TestGapsOfTheSourceAreDistinguishedFromLosses(t *testing.T) {
 	t.Parallel()
 	r, data := external(t)
 	for _, c := range []history.Commit{{Aggregate: "a", Version: 1}, {Aggregate: "a", Version: 2}, {Aggregate: "b", Version: 1}, {Aggregate: "a", Version: 3}} {
@@ -60,7 +62,8 @@ func TestGapsOfTheSourceAreToldApartFromLosses(t *testing.T) {
 	require.True(t, givenUp(err), "what there is of it is checked")
 }
 
-// A document that differs from its source is shown with what differs, and with types where the values look alike.
+// A document that differs from its source is shown with what differs, and with types where the
+// values look alike.
 func TestAMirrorsDifferencesAreShownWithTypes(t *testing.T) {
 	t.Parallel()
 	_, data := external(t)
@@ -75,19 +78,20 @@ func TestAMirrorsDifferencesAreShownWithTypes(t *testing.T) {
 	require.Contains(t, c.Differences[1], "differs from its source in the order of its fields")
 }
 
-// An insert that one member alone has taken may be rolled back by an election: it is not counted, whatever the address says.
+// An insert that only one member has accepted may be rolled back by an election, so it is not
+// counted, whatever the URI sets.
 func TestWhatIsCountedAsInsertedSurvivesAnElection(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, writeconcern.Majority(), toMongo("mongodb://localhost/?w=1").WriteConcern)
 }
 
-// A run that waits says for what.
-func TestWaitingSaysForWhat(t *testing.T) {
+// A waiting run reports what it waits for.
+func TestAWaitingRunReportsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	r, _ := external(t)
 	r.options.Chaos = []chaos.Action{{Kind: chaos.KillLeader}}
 	commit(r, 3)
-	require.Equal(t, "not all events are inserted; 3 of 3 are not to be seen in the read model; not all harm of --chaos is done and mended", r.missing())
+	require.Equal(t, "not all events are inserted; 3 of 3 are not to be seen in the read model; not all harm of --chaos is over", r.missing())
 	r.loaded.Store(true)
 	r.rec.See("a", 1, time.Now())
 	r.failovers.setDone()
@@ -97,8 +101,8 @@ func TestWaitingSaysForWhat(t *testing.T) {
 	require.Equal(t, "no answer from producer-1; no producer leads with an open change stream; our own look at the read model does not open", r.awaited())
 }
 
-// People are told soon after nothing has moved for a while, and not all the time.
-func TestPeopleAreRemindedOfWhatIsWaitedFor(t *testing.T) {
+// The user is reminded soon after everything stood still for a while, but not all the time.
+func TestTheUserIsRemindedOfWhatIsMissing(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		var m reminder
 		require.False(t, m.due(remindAfter-time.Millisecond))

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// transactionLifetime is how long MongoDB keeps a transaction whose client has gone (transactionLifetimeLimitSeconds); others'
-// writes to its documents conflict with it until then.
+// transactionLifetime is how long MongoDB keeps a transaction whose client has gone
+// (transactionLifetimeLimitSeconds); others' writes to its documents conflict with it until then.
 const transactionLifetime = time.Minute
 
 // load inserts the events. Being stopped is a good end here: what was inserted is what is checked.
@@ -77,9 +77,10 @@ func (r *runner) events() (iter.Seq[workload.Event], int64) {
 // reserve is the most events kept back for one failover.
 const reserve = 20
 
-// allowed is how many events may have been inserted by now: a few are kept back for each failover that is still to
-// come, since a new leader shows itself by publishing, and for that there must be something to publish. During a failover
-// they are given out one by one, the next one only when the broker has the one before.
+// allowed is how many events may have been inserted by now: a few are kept back for each failover
+// that is still to come, since a new leader shows itself by publishing, and for that there must be
+// something to publish. During a failover they are given out one by one, the next one only when the
+// broker has the one before.
 func (r *runner) allowed(total int64) int64 {
 	if total == 0 {
 		return math.MaxInt64
@@ -101,12 +102,13 @@ func (r *runner) allowed(total int64) int64 {
 	return base
 }
 
-// awaitDone returns nil when all is inserted and seen and all harm is done and mended; or, in a run without an end of
-// its own, when stop was closed and what was inserted is seen.
+// awaitDone returns nil when everything is inserted and visible and all harm is over; or, in a run
+// without an end of its own, when stop was closed and everything inserted is visible.
 func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoading func(), data *data) error {
 	patience := stuckAfter
 	if slices.ContainsFunc(r.options.Chaos, func(a chaos.Action) bool { return a.Kind.TakesLocks() }) {
-		// Nothing can move while a lost session lock runs out, or the transaction of a projector that was killed.
+		// Nothing can move while a lost session lock runs out, or the transaction of a projector
+		// that was killed.
 		patience += max(r.places.route.LockDuration, transactionLifetime)
 	}
 	stopping := r.options.Ends()

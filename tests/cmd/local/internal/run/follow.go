@@ -24,8 +24,8 @@ const (
 	servicesEnd = 2 * time.Second
 )
 
-// follow shows what others write into a collection of their own until it is stopped, and then compares what changed. The
-// services still run meanwhile, since the collection may still change.
+// follow shows what others write into a collection of their own until it is stopped, and then
+// compares what changed. The services still run meanwhile, since the collection may still change.
 func (r *runner) follow(ctx context.Context, stop <-chan struct{}, data *data) error {
 	if err := r.awaitLeader(ctx, stop); err != nil {
 		return err
@@ -64,8 +64,8 @@ func (r *runner) follow(ctx context.Context, stop <-chan struct{}, data *data) e
 	return group.Wait()
 }
 
-// awaitArrival waits until everything that was seen is applied, so that the comparison seldom has to look twice. What never
-// arrives is the comparison's to find.
+// awaitArrival waits until everything that was seen is applied, so that the comparison seldom has
+// to look twice. What never arrives is the comparison's to find.
 func (r *runner) awaitArrival(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, arrival, errOnTheWay)
 	defer cancel()
@@ -94,7 +94,8 @@ func (r *runner) committed() int64 {
 	return r.rec.Counts().Committed
 }
 
-// applied is how many events are applied: to be seen in the read model or, of others' events, completed at the broker.
+// applied is how many events are applied: to be seen in the read model or, of others' events,
+// completed at the broker.
 func (r *runner) applied() int64 {
 	if r.options.Following() {
 		return int64(r.stack.ServiceBus.Stats(r.places.route.Out()).Completed)
@@ -102,7 +103,7 @@ func (r *runner) applied() int64 {
 	return r.rec.Counts().Visible
 }
 
-// compared says what was compared with what.
+// compared describes what was compared.
 func (r *runner) compared() string {
 	text := "every document that changed, in the mirror against its source"
 	if r.verdict.Moving > 0 {

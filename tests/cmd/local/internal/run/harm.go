@@ -21,13 +21,15 @@ import (
 const (
 	// failoverPatience bounds the wait for the next leader: the longest takeover is a lease's 60 s.
 	failoverPatience = 75 * time.Second
-	// idleTakeover is how long a new leader may have nothing to publish before the takeover itself is taken as measure.
+	// idleTakeover is how long a new leader may have nothing to publish before the takeover itself
+	// is taken as measure.
 	idleTakeover = time.Second
-	// cameBack is how long a leader that was stopped and continued must still lead to count as never replaced.
+	// cameBack is how long a leader that was stopped and continued must still lead to count as
+	// never replaced.
 	cameBack = 3 * time.Second
 )
 
-var errNoFailover = errors.New("nobody took over")
+var errNoFailover = errors.New("no other producer took over")
 
 // failovers are the leaders taken away; safe for concurrent use.
 type failovers struct {
@@ -35,7 +37,7 @@ type failovers struct {
 	current bool       // between a signal and the next leader's first publish
 	epoch   int64      // of the leader that got the signal
 	over    int64      // leader actions that are done
-	allDone bool       // every planned action, of every kind, is done and mended
+	allDone bool       // every planned action, of every kind, is over
 	pressed int        // actions that a person asked for and that are not over
 	list    []report.Failover
 }
@@ -57,7 +59,7 @@ func (f *failovers) end(measured *report.Failover) {
 	}
 }
 
-// underWay says whether a successor is awaited, and of which epoch the leader was that got the signal.
+// underWay reports whether a successor is awaited, and the epoch of the leader that got the signal.
 func (f *failovers) underWay() (epoch int64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +97,8 @@ func (f *failovers) measured() []report.Failover {
 	return append([]report.Failover{}, f.list...)
 }
 
-// harm does what was asked for, each at its time; the leaders one after the other, since a leader can only be taken away
-// when there is one. It returns when all of it is done and mended. That ctx ended is no error.
+// harm applies the planned actions, each at its time. Those on leaders come one after the other,
+// since each needs a leader. It returns when all of them are over. An end of ctx is no error.
 func (r *runner) harm(ctx context.Context) error {
 	var group errgroup.Group
 	var taking atomic.Int64 // the place in the list of what is being done to a leader; behind the list: nothing is
@@ -231,8 +233,8 @@ func (r *runner) continueLater(ctx context.Context, slot *child.Slot, instance s
 	return nil
 }
 
-// awaitSuccessor waits until another leader has published, or has nothing to publish. It is nil when a leader that was
-// only stopped came back before anybody noticed.
+// awaitSuccessor waits until another leader has published, or has nothing to publish. It is nil
+// when a leader that was only stopped came back before anybody noticed.
 func (r *runner) awaitSuccessor(ctx context.Context, before child.Status, at, continued time.Time) (*report.Failover, error) {
 	deadline := time.Now().Add(failoverPatience)
 	if !continued.IsZero() {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
-// sampleEvery is how often the services' memory is looked at.
+// sampleEvery is how often the services' memory is read.
 const sampleEvery = 250 * time.Millisecond
 
 // memory is the most resident memory seen of each role; safe for concurrent use.
@@ -30,7 +30,7 @@ func (m *memory) get() report.RSS {
 	return m.most
 }
 
-// sample looks at the services' memory until ctx ends.
+// sample reads the services' memory until ctx ends.
 func (r *runner) sample(ctx context.Context) error {
 	ticker := time.NewTicker(sampleEvery)
 	defer ticker.Stop()
@@ -67,7 +67,8 @@ func raise(most *float64, s *child.Slot) {
 	}
 }
 
-// residentMB is a process's resident memory in MiB; 0 where the system does not say (it is Linux that does).
+// residentMB is a process's resident memory in MiB; 0 where the system does not say (it is Linux
+// that does).
 func residentMB(pid int) float64 {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -139,7 +140,7 @@ func (r *runner) snapshot() view.Snapshot {
 		if status, fresh := slot.Status(); fresh {
 			s.Projector++
 			s.Sessions += status.SessionsHeld
-			s.Parked = max(s.Parked, status.Parked) // each tells what is in the read model
+			s.Parked = max(s.Parked, status.Parked) // each reports what is in the read model
 		}
 	}
 	return s

@@ -18,7 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-// places says where the data is.
+// places are the locations of the data.
 type places struct {
 	endpoints  map[string]string
 	sourceURI  string // of the MongoDB with the events
@@ -43,8 +43,8 @@ func embeddedPlaces(s *stack.Stack) places {
 	}
 }
 
-// externalPlaces keeps away from what is there: databases and a container of their own for every run. The topic and the
-// subscription must exist, with sessions, and should be empty.
+// externalPlaces keeps away from what is there: databases and a container of their own for every
+// run. The topic and the subscription must exist, with sessions, and should be empty.
 func externalPlaces(now time.Time, endpoints map[string]string) places {
 	id := now.UTC().Format("20060102t150405")
 	return places{
@@ -85,7 +85,8 @@ type data struct {
 	readModel *mongo.Database
 }
 
-// toMongo is how we go to a MongoDB. What is counted as inserted survives an election: the default before MongoDB 5 is one member.
+// toMongo is how we go to a MongoDB. What is counted as inserted survives an election: the default
+// before MongoDB 5 is one member.
 func toMongo(uri string) *options.ClientOptions {
 	return options.Client().ApplyURI(uri).SetAppName("sluice-local").SetWriteConcern(writeconcern.Majority())
 }

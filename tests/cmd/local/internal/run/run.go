@@ -1,8 +1,9 @@
-// Package run is one run of the local command: the embedded stack, the services as processes, the events, the harm, and
-// the check of what came out.
+// Package run is one run of the local command: the embedded stack, the services as processes, the
+// events, the harm, and the check of the outcome.
 //
-// What is measured is measured outside the services: at the broker, in the change stream of the read model, and at the
-// end by comparing the whole read model. Of the services' own word only what nobody else knows is used: who leads.
+// Everything is measured outside the services: at the broker, in the change stream of the read
+// model, and at the end by comparing the whole read model. The only thing taken from the services'
+// own status is which one leads.
 //
 // Guaranteed: when [Run] returns, no process and no goroutine of it is left.
 package run
@@ -62,10 +63,10 @@ type runner struct {
 	onLeader  sync.Mutex      // one leader is taken away at a time
 }
 
-// Run runs once and returns what came out. stop, when closed, ends a run that has no end of its own: what was inserted
-// is still checked. ctx ends any run at once. The outcome is complete only when the error is nil; the directory of the
-// services' logs is kept unless everything came out right.
-// concluded is called with the outcome before the console ends.
+// Run runs once and returns what came out. stop, when closed, ends a run that has no end of its
+// own: what was inserted is still checked. ctx ends any run at once. The outcome is complete only
+// when the error is nil; the directory of the services' logs is kept unless everything came out
+// right. concluded is called with the outcome before the console ends.
 func Run(ctx context.Context, stop <-chan struct{}, o flags.Options, live *view.Live, concluded func(report.Outcome)) (outcome report.Outcome, err error) {
 	dir, err := os.MkdirTemp("", "sluice-local-")
 	if err != nil {
@@ -148,7 +149,8 @@ func (r *runner) openStack(ctx, serving context.Context, servers *errgroup.Group
 	return nil
 }
 
-// pipeline is the run itself: services up, events in, harm done, everything seen, services down, check.
+// pipeline is the run itself: services up, events in, harm done, everything seen, services down,
+// check.
 func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, projector string) (outcome report.Outcome, err error) {
 	data, err := r.connect()
 	if err != nil {
@@ -200,7 +202,8 @@ func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, p
 	return r.check(ctx, data, workErr)
 }
 
-// work feeds the pipeline and returns when everything that was asked for has happened and is to be seen.
+// work feeds the pipeline and returns when everything that was asked for has happened and is to be
+// seen.
 func (r *runner) work(ctx context.Context, stop <-chan struct{}, data *data) error {
 	if err := r.awaitLeader(ctx, stop); err != nil {
 		return err
@@ -244,14 +247,14 @@ func (r *runner) spawn(ctx context.Context, fail context.CancelCauseFunc, fns ..
 	return group.Wait
 }
 
-// event tells people, and counts as movement.
+// event shows a line to the user, and counts as movement.
 func (r *runner) event(text string) {
 	r.moved.Store(time.Now().UnixNano())
 	r.live.Event(r.clock(), text)
 }
 
-// clock returns the time that is shown: since the first insert or, if others insert, since the run
-// follows the collection. Before that there is none.
+// clock returns the time that is shown: since the first insert or, if other programs insert, since
+// the run follows the collection. It returns view.Preparing before.
 func (r *runner) clock() time.Duration {
 	if r.firstSent.Load() == 0 {
 		return view.Preparing
@@ -267,7 +270,7 @@ func (r *runner) elapsed() time.Duration {
 	return time.Since(r.started)
 }
 
-// tidy removes the programs, and the logs unless somebody will want to read them.
+// tidy removes the programs, and the logs unless they are needed to understand a failure.
 func (r *runner) tidy(dir string, whole bool) error {
 	if whole {
 		return os.RemoveAll(dir)

@@ -13,8 +13,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// Serve is `--stack-only`: it prints the settings and serves until ctx ends, as sluice-emulator does, with Azurite where
-// that is asked for. What it prints is for a shell, and so is the file of --env-file, which is there as long as the servers are.
+// Serve is `--stack-only`: it prints the settings and serves until ctx ends, as sluice-emulator
+// does, with Azurite where that is asked for. What it prints is for a shell, and so is the file of
+// --env-file, which is there as long as the servers are.
 func Serve(ctx context.Context, o flags.Options, w io.Writer) error {
 	s, err := Open(ctx, o)
 	if errors.Is(err, mongo.ErrSnapshot) {
@@ -27,7 +28,7 @@ func Serve(ctx context.Context, o flags.Options, w io.Writer) error {
 		name, value, _ := strings.Cut(setting, "=")
 		exports.WriteString("export " + name + "=" + terminal.Quote(value) + "\n")
 	}
-	_, _ = io.WriteString(w, exports.String()) // whoever reads may have gone; the servers are wanted all the same
+	_, _ = io.WriteString(w, exports.String()) // the reader may have gone; the servers keep running
 	if o.EnvFile == "" {
 		return s.Run(ctx)
 	}
@@ -38,7 +39,7 @@ func Serve(ctx context.Context, o flags.Options, w io.Writer) error {
 	return errors.Join(err, os.Remove(o.EnvFile))
 }
 
-// writeWhole writes a file that is never seen half written: whoever waits for it may read it at once.
+// writeWhole writes a file atomically: a reader that waits for it never finds half of it.
 func writeWhole(path, text string) error {
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		return err

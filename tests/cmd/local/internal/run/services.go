@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// leaderPatience bounds the wait for somebody to lead: far above any takeover.
+	// leaderPatience bounds the wait for a leader: far above any takeover.
 	leaderPatience = 60 * time.Second
 	// sameError is how often a service may end with the same error before the run is given up.
 	sameError = 3
-	// grain is how often a condition is looked at that nobody announces.
+	// grain is how often a condition that no event announces is checked.
 	grain = 20 * time.Millisecond
 )
 
@@ -98,7 +98,8 @@ func (r *runner) slotRuns() []func(context.Context) error {
 	return runs
 }
 
-// leader is the producer that leads and reads, by its own fresh word. Of two that say so the later epoch is right.
+// leader is the producer that leads and reads, by its own fresh word. Of two that say so the later
+// epoch is right.
 func (r *runner) leader() (slot *child.Slot, status child.Status, ok bool) {
 	for _, s := range r.producers {
 		if st, fresh := s.Status(); fresh && st.Leads() && st.Epoch > status.Epoch {
@@ -108,7 +109,7 @@ func (r *runner) leader() (slot *child.Slot, status child.Status, ok bool) {
 	return slot, status, ok
 }
 
-// healthy says whether every service answers.
+// healthy reports whether every service answers.
 func (r *runner) healthy() bool {
 	expected := r.slots()
 	if r.before.building() {
@@ -124,7 +125,8 @@ func (r *runner) healthy() bool {
 
 var errNoLeader = errors.New("no producer became leader with an open change stream")
 
-// awaitLeader waits until events that are inserted will be seen, and a projector is there to apply them.
+// awaitLeader waits until events that are inserted will be seen, and a projector is there to apply
+// them.
 func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
 	r.event(fmt.Sprintf("starting producers: %d, projectors: %d", len(r.producers), len(r.projectors)))
 	waiting, cancel := context.WithTimeout(ctx, leaderPatience)
@@ -165,7 +167,8 @@ func (r *runner) isWatched() bool {
 	}
 }
 
-// withLogs adds to an error where the services' logs are, and the last complaints in them, unless the error is one of these.
+// withLogs adds to an error where the services' logs are, and the last complaints in them, unless
+// the error is one of these.
 func (r *runner) withLogs(err error) error {
 	switch {
 	case errors.Is(err, ErrInterrupted):

@@ -8,18 +8,21 @@ import (
 )
 
 const (
-	// stuckAfter is how long nothing may move before a run is given up.
+	// stuckAfter is how long a run may stand still before it is given up.
 	stuckAfter = 30 * time.Second
-	// settled is how long nothing may move once the broker holds nothing any more: what was applied has been seen by then.
+	// settled is how long a run must stand still after the broker is empty until every effect has
+	// been observed.
 	settled = time.Second
-	// unreadable is how many events a projection may set aside before it has applied any: then they are not what it is for.
+	// unreadable is how many events a projection may dead-letter before it has applied any: then it
+	// cannot read these events.
 	unreadable = 20
-	// remindAfter is how long nothing may move before people are told what is waited for, and remindEvery how often.
+	// remindAfter is how long a run may stand still before it shows what is missing, and
+	// remindEvery is how often.
 	remindAfter = 3 * time.Second
 	remindEvery = 5 * time.Second
 )
 
-// A run that ends with one of these is given up; what there is of it is still checked and reported.
+// A run that ends with one of these is given up; its outcome so far is still checked and reported.
 var (
 	errStuck    = errors.New("nothing moved")
 	errHopeless = errors.New("what is missing will not come")
@@ -28,7 +31,7 @@ var (
 	errNotCompared = errors.New("the documents could not be compared")
 )
 
-// givenUp says that what there is of the run is still worth a check.
+// givenUp reports whether the outcome so far is still worth a check.
 func givenUp(err error) bool {
 	for _, end := range []error{errStuck, errHopeless, errNoFailover, errOnTheWay, errNotCompared} {
 		if errors.Is(err, end) {
@@ -38,10 +41,11 @@ func givenUp(err error) bool {
 	return false
 }
 
-// reminder says when people are to be told what is waited for. The zero value is ready to use; it belongs to one goroutine.
+// reminder decides when to remind the user of what is missing. The zero value is ready to use; it
+// belongs to one goroutine.
 type reminder struct{ next time.Time }
 
-// due says whether it is time, when nothing has moved for so long.
+// due reports whether it is time, after the run has stood still for that long.
 func (m *reminder) due(quiet time.Duration) bool {
 	now := time.Now()
 	if quiet < remindAfter || now.Before(m.next) {
@@ -56,12 +60,13 @@ func (r *runner) allSeen() bool {
 	return counts.Visible == counts.Committed
 }
 
-// drained says that the broker holds nothing any more: no repeat can come behind.
+// drained reports whether the broker is empty, so that no repeat can follow.
 func (r *runner) drained() bool {
 	return r.stack == nil || r.stack.ServiceBus.Stats(r.places.route.Out()).Active == 0
 }
 
-// hopeless says why what is missing can never come: it is dead-lettered. nil while it may come, or where nobody sees the broker.
+// hopeless returns why what is missing can never come, which is that it is dead-lettered. It
+// returns nil while it may come, or if the broker is not observed.
 func (r *runner) hopeless(stopping bool) error {
 	if r.stack == nil {
 		return nil
@@ -79,7 +84,7 @@ func (r *runner) hopeless(stopping bool) error {
 	return nil
 }
 
-// unmoved is how long nothing has happened.
+// unmoved returns how long the run has stood still.
 func (r *runner) unmoved() time.Duration {
 	last := r.rec.Counts().LastMove
 	if event := time.Unix(0, r.moved.Load()); event.After(last) {
@@ -88,7 +93,7 @@ func (r *runner) unmoved() time.Duration {
 	return time.Since(last)
 }
 
-// missing says what the run still waits for.
+// missing describes what the run still waits for.
 func (r *runner) missing() string {
 	counts := r.rec.Counts()
 	var parts []string
@@ -107,7 +112,7 @@ func (r *runner) missing() string {
 		part("the broker holds %d messages, and %d dead-lettered", stats.Active, stats.DeadLettered)
 	}
 	if !r.failovers.done() {
-		part("not all harm of --chaos is done and mended")
+		part("not all harm of --chaos is over")
 	}
 	if absent := r.absent(); absent != "" {
 		part("%s", absent)
@@ -115,7 +120,7 @@ func (r *runner) missing() string {
 	return strings.Join(parts, "; ")
 }
 
-// absent says which services do not answer; empty: all do.
+// absent names the services that do not answer; it is empty if all do.
 func (r *runner) absent() string {
 	var names []string
 	for _, s := range r.slots() {
@@ -129,7 +134,7 @@ func (r *runner) absent() string {
 	return "no answer from " + strings.Join(names, ", ")
 }
 
-// deadLetters are the messages that are set aside, with their reasons: those first that park their aggregate.
+// deadLetters describes the dead letters with their reasons, first those that park their aggregate.
 func (r *runner) deadLetters() (lines []string) {
 	const looked, behind = 1000, "AggregateParked" // the reason of a message behind the one that parked
 	followers := 0
@@ -146,7 +151,7 @@ func (r *runner) deadLetters() (lines []string) {
 	return lines
 }
 
-// firstLetter is the first dead letter in words, behind what tells of it.
+// firstLetter describes the first dead letter, to be appended to an error.
 func (r *runner) firstLetter() string {
 	if letters := r.deadLetters(); len(letters) > 0 {
 		return "; the first: " + letters[0]
@@ -154,7 +159,7 @@ func (r *runner) firstLetter() string {
 	return ""
 }
 
-// awaited says what a run waits for before it begins.
+// awaited describes what a run waits for before it begins.
 func (r *runner) awaited() string {
 	var parts []string
 	if absent := r.absent(); absent != "" {

@@ -22,7 +22,8 @@ func (r *runner) accepted(a servicebus.Accepted) {
 	r.rec.Accept(witness.Accepted(a))
 }
 
-// watch follows the read model by a change stream of our own until ctx ends, through any failure of the server.
+// watch follows the read model by a change stream of our own until ctx ends, through any failure of
+// the server.
 func (r *runner) watch(data *data) func(context.Context) error {
 	collection := data.readModel.Collection(r.options.Projection)
 	return func(ctx context.Context) error {

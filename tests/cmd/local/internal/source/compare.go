@@ -22,7 +22,8 @@ import (
 const (
 	// page is how many documents are read at once.
 	page = 200
-	// lookAgain is the time between two looks at what differs, which may be on its way.
+	// lookAgain is the time between two reads of a document that differs, whose change may be in
+	// flight.
 	lookAgain = 100 * time.Millisecond
 )
 
@@ -32,14 +33,14 @@ type Verdict struct {
 	// Moving counts the documents that kept changing while they were read: they are not compared.
 	Moving int
 	// Gone counts the documents that went with a collection that was dropped, renamed or replaced:
-	// they are not compared, because no change says so and the mirror keeps their copies.
+	// they are not compared, because no change event reports it and the mirror keeps their copies.
 	Gone int
-	// All is false where more documents changed than are remembered.
+	// All is false if more documents changed than are remembered.
 	All bool
 }
 
-// Compare holds every document that has changed against its copy. What differs is looked at again for as long as patience;
-// the source may go on changing.
+// Compare compares every document that has changed with its copy. It reads documents that differ
+// again for as long as patience; the source may keep changing.
 func (s *Source) Compare(ctx context.Context, copied *mongo.Collection, patience time.Duration) (v Verdict, err error) {
 	pending, lost, all := s.changes.ids()
 	v.Gone = lost
@@ -93,7 +94,8 @@ func (s *Source) Compare(ctx context.Context, copied *mongo.Collection, patience
 	return v, nil
 }
 
-// Explain says in which fields a copied document differs from its source, with types where the values look alike.
+// Explain describes the fields in which a copied document differs from its source, with types if
+// the values have the same text.
 func Explain(ctx context.Context, theirs, ours *mongo.Collection, id bson.RawValue) string {
 	var want, got bson.D
 	byID := bson.D{{Key: "_id", Value: id}}
@@ -142,7 +144,7 @@ type unreadable struct {
 func (u *unreadable) Error() string { return fmt.Sprintf("read %s: %s", u.collection, concise(u.err)) }
 func (u *unreadable) Unwrap() error { return u.err }
 
-// Text tells an _id from every other one, and is readable where it is of a usual type.
+// Text returns a text that is unique to an _id, and readable if it has a usual type.
 func Text(id bson.RawValue) string {
 	if t, ok := envelope.Text(id); ok {
 		return fmt.Sprintf("%s %s", id.Type, t)

@@ -1,7 +1,8 @@
-// Package source is a collection of the user's own, in a MongoDB of the user's own, that a run follows.
+// Package source is a user's collection, in a MongoDB of the user, that a run follows.
 //
-// Guaranteed: the package only reads: it says hello, lists the collection, opens a change stream and finds documents by
-// their _id. Whatever is wrong with the settings is a [*flags.UsageError] that says what to do, and never holds a password.
+// Guaranteed: the package only reads: it sends hello, lists the collection, opens a change stream
+// and finds documents by their _id. A setting that cannot work is a [*flags.UsageError] that gives
+// the remedy, and never contains a password.
 package source
 
 import (
@@ -25,11 +26,13 @@ import (
 )
 
 const (
-	// answer is how long the user's MongoDB may take to be found; the URI's own serverSelectionTimeoutMS goes before it.
+	// answer is how long the user's MongoDB may take to be found; the URI's own
+	// serverSelectionTimeoutMS goes before it.
 	answer = 10 * time.Second
 	// diagnosis is how long one host may take to say why.
 	diagnosis = 2 * time.Second
-	// farewell is how long the end of the connections may take: the run ends within ten seconds of Ctrl-C, whether MongoDB answers or not.
+	// farewell is how long the end of the connections may take: the run ends within ten seconds of
+	// Ctrl-C, whether MongoDB answers or not.
 	farewell = 500 * time.Millisecond
 )
 
@@ -56,8 +59,9 @@ type hello struct {
 
 func (h hello) hasChangeStreams() bool { return h.SetName != "" || h.Message == "isdbgrid" }
 
-// Open finds the collection; [Source.Close] must be called. write says that the run will insert events of its own: then
-// the collection must be empty, since the read model is compared with everything in it.
+// Open finds the collection; the caller must call [Source.Close]. write means that the run will
+// insert events of its own: then the collection must be empty, since the read model is compared
+// with everything in it.
 func Open(ctx context.Context, f flags.Follow, write bool) (_ *Source, err error) {
 	if err := settings.CheckMongoURI(flags.EnvMongo, f.URI); err != nil {
 		return nil, usage("%v", err)
@@ -106,7 +110,7 @@ func (s *Source) AwaitFrom(ctx context.Context) error {
 const noReplicaSet = "the server is no replica set, and only a replica set has change streams: " +
 	"start it with --replSet rs0 and run rs.initiate() once; a single node is enough"
 
-// unreachable says why no server was found, as far as the hosts tell.
+// unreachable describes why no server was found, as far as the hosts reveal it.
 func unreachable(ctx context.Context, uri string, err error) error {
 	if _, none := errors.AsType[topology.ServerSelectionError](err); !none {
 		return usage("%s: MongoDB refuses: %v", flags.EnvMongo, err)
@@ -132,18 +136,18 @@ func unreachable(ctx context.Context, uri string, err error) error {
 // usesTLS reports whether the URI asks for TLS.
 func usesTLS(uri string) bool { return options.Client().ApplyURI(uri).TLSConfig != nil }
 
-// ask says hello to one host alone, without signing in.
+// ask sends hello to one host alone, without signing in.
 func ask(ctx context.Context, host string) (h hello, err error) {
 	client, err := mongo.Connect(options.Client().SetHosts([]string{host}).SetDirect(true).SetServerSelectionTimeout(diagnosis))
 	if err != nil {
 		return h, err
 	}
-	defer func() { _ = mongodb.Disconnect(ctx, client, diagnosis) }() // what it said is known
+	defer func() { _ = mongodb.Disconnect(ctx, client, diagnosis) }() // the reply is already known
 	err = client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
 	return h, err
 }
 
-// find looks whether the collection is there and has change streams.
+// find checks whether the collection exists and has change streams.
 func (s *Source) find(ctx context.Context, f flags.Follow) error {
 	there, err := s.Collection.Database().ListCollectionSpecifications(ctx, bson.D{}, options.ListCollections().SetNameOnly(true))
 	if err != nil {
@@ -183,7 +187,8 @@ func (s *Source) requireEmpty(ctx context.Context) error {
 		"in it: name an empty one", s.name())
 }
 
-// tryStream opens a change stream, so that a right that is missing is found before anything is started.
+// tryStream opens a change stream, so that a right that is missing is found before anything is
+// started.
 func (s *Source) tryStream(ctx context.Context) error {
 	stream, err := s.open(ctx, nil)
 	if err != nil {
@@ -210,7 +215,8 @@ func refused(what string, err error) error {
 	return usage("%s: cannot %s: %s", flags.EnvMongo, what, concise(err))
 }
 
-// concise returns the error in words that say what is wrong, without the command that the server repeats in it.
+// concise returns the error in words that say what is wrong, without the command that the server
+// repeats in it.
 func concise(err error) string {
 	if _, none := errors.AsType[topology.ServerSelectionError](err); none {
 		says, todo := checkup.ExplainMongo(err, flags.EnvMongo)

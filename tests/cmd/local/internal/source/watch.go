@@ -88,7 +88,7 @@ func (c *changes) since(id bson.RawValue, t time.Time) bool {
 	return c.last[string(id.Type)+string(id.Value)].at.After(t)
 }
 
-// nothingSince says that there was nothing more when it was asked.
+// nothingSince records that the server had no more changes when it was asked.
 func (c *changes) nothingSince(asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,8 @@ func (s *Source) CatchUp(ctx context.Context) error {
 	return nil
 }
 
-// Seen is how many changes there were since From, as a change stream of our own tells; safe for concurrent use.
+// Seen returns how many changes there were since From according to this package's change stream;
+// safe for concurrent use.
 func (s *Source) Seen() int64 {
 	s.changes.mu.Lock()
 	defer s.changes.mu.Unlock()
@@ -142,7 +143,8 @@ func (s *Source) Watch(ctx context.Context, report func(event string)) error {
 	return nil
 }
 
-// attention reports that the server has not answered for a while, even while the driver still waits for one that does.
+// attention reports that the server has not answered for a while, even while the driver still waits
+// for one that does.
 type attention struct {
 	report  func(event string)
 	name    string
@@ -234,7 +236,8 @@ func (s *Source) take(event bson.Raw, report func(event string)) {
 // ends are the kinds of change that end a collection.
 var ends = []string{"drop", "dropDatabase", "rename", "invalidate"}
 
-// open opens a change stream behind the token, which may be an invalidate event's, or else from the beginning.
+// open opens a change stream behind the token, which may be an invalidate event's, or else from the
+// beginning.
 func (s *Source) open(ctx context.Context, after bson.Raw) (*mongo.ChangeStream, error) {
 	wanted := mongo.Pipeline{
 		{{Key: "$match", Value: bson.D{{Key: "operationType", Value: bson.D{{Key: "$in", Value: slices.Concat(ends, s.operations)}}}}}},

@@ -1,5 +1,5 @@
-// Package view shows a run while it goes: on a terminal one block that is refreshed in place, with events as lines
-// above it; elsewhere a plain line every two seconds; or nothing.
+// Package view shows a run in progress: on a terminal a block that is refreshed in place, with
+// events as lines above it; otherwise a plain line every two seconds; or nothing.
 package view
 
 import (
@@ -50,7 +50,8 @@ const (
 	plainEvery    = 2 * time.Second
 )
 
-// wide is the width of a terminal that does not report one, and narrow the width below which the block has one count a line.
+// wide is the width of a terminal that does not report one, and narrow the width below which the
+// block has one count a line.
 const wide, narrow = 80, 60
 
 // Live shows events and snapshots; it is safe for use by several goroutines.
@@ -66,7 +67,8 @@ type Live struct {
 	shown time.Duration // the latest time that was shown
 }
 
-// Preparing stands for the time before there is any: a run's clock begins with the first insert, as the times of its harm do.
+// Preparing stands for the time before there is any: a run's clock begins with the first insert, as
+// the times of its harm do.
 const Preparing time.Duration = -1
 
 // New shows on w: in place when w is a terminal, nothing at all when quiet. closed is called when w
@@ -84,7 +86,8 @@ func columns(f *os.File) int {
 	return wide
 }
 
-// Columns returns the width to which text on w is wrapped; 0 if w is no terminal, and text is left as it is.
+// Columns returns the width to which text on w is wrapped; 0 if w is no terminal, and text is left
+// as it is.
 func Columns(w *os.File) int {
 	if !isTerminal(w) {
 		return 0
@@ -177,7 +180,8 @@ func (l *Live) Clear() {
 	l.erase()
 }
 
-// erase moves up over the block and clears to the end of the screen. [ECMA-48 8.3.22 CUU, 8.3.39 ED]
+// erase moves up over the block and clears to the end of the screen. [ECMA-48 8.3.22 CUU, 8.3.39
+// ED]
 func (l *Live) erase() {
 	if l.lines > 0 {
 		_, _ = fmt.Fprintf(l.w, "\x1b[%dA\x1b[J", l.lines)
@@ -185,7 +189,8 @@ func (l *Live) erase() {
 	}
 }
 
-// Block is a snapshot as the lines of a terminal of so many columns. No line is so long that it wraps, so that the block stays in place.
+// Block is a snapshot as the lines of a terminal of so many columns. No line is so long that it
+// wraps, so that the block stays in place.
 func Block(s Snapshot, columns int) []string {
 	leader := "none, waiting for the next one"
 	if s.Leader != "" {

@@ -96,7 +96,8 @@ func TestQuietSaysNothing(t *testing.T) {
 	require.Empty(t, b.String())
 }
 
-// The clock begins with the first insert, however long the services took to be built, and then never stands still or jumps back.
+// The clock begins with the first insert, however long the services took to be built, and then
+// never stands still or jumps back.
 func TestTheClockNeverJumpsBack(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
