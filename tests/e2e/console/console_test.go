@@ -136,7 +136,7 @@ func inspect(t *testing.T, p *browser.Page, name string) {
 func TestARunIsWatchedAndHarmedInABrowser(t *testing.T) {
 	p := browser.Open(t)
 	p.Size(1280, 900)
-	r := start(t, "--events", "1600", "--rate", "60", "--projectors", "2")
+	r := start(t, "--events", "0", "--rate", "60", "--projectors", "2") // until it is stopped, however slow the machine is
 	p.Go(r.address)
 	p.Until("somebody leads", `document.querySelector("[data-epoch]")?.textContent === "1"`)
 	p.Until("the stream is open", `document.getElementById("state").textContent === "live"`)
@@ -206,6 +206,7 @@ func TestARunIsWatchedAndHarmedInABrowser(t *testing.T) {
 	p.Script(true)
 
 	p.Go(r.address)
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
 	p.Until("the verdict", `document.querySelector(".verdict.good h2")?.textContent.startsWith("EXACTLY RIGHT: ")`)
 	inspect(t, p, "verdict")
 	require.Empty(t, p.Complaints(), "the browser has nothing to complain of")
