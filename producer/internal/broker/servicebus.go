@@ -15,7 +15,8 @@ import (
 
 const (
 	// minDialTimeout bounds the first attempt to open a connection, which takes about ten round
-	// trips. Each attempt that times out doubles the timeout of the next one, up to maxDialTimeout.
+	// trips. Each attempt that times out doubles the timeout of the next one, up to maxDialTimeout,
+	// and one that succeeds leaves twice its own time.
 	minDialTimeout = 5 * time.Second
 	maxDialTimeout = time.Minute
 	// closeTimeout bounds the closing of a connection that is no longer used.
@@ -173,12 +174,13 @@ func (s *ServiceBus) open(ctx context.Context) *pendingDial {
 	s.pending = o
 	s.closing.Go(func() {
 		defer o.cancel()
+		began := time.Now()
 		o.conn, o.err = s.dial(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		switch {
 		case o.err == nil:
-			s.dialTimeout = minDialTimeout
+			s.dialTimeout = min(max(2*time.Since(began), minDialTimeout), maxDialTimeout)
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			s.dialTimeout = min(2*s.dialTimeout, maxDialTimeout)
 		}
