@@ -37,12 +37,15 @@ func TestG1OnlyAcceptedIsAnAcknowledgement(t *testing.T) {
 	}
 }
 
+// sessionEnds is the end of a link with its AMQP session, in [TestG1ALinkThatIsDetachedIsReplaced].
+const sessionEnds = "the session ends"
+
 // G1: a link that the broker detaches is replaced, whatever the condition, and the sends in flight
 // on it are repeated.
 func TestG1ALinkThatIsDetachedIsReplaced(t *testing.T) {
 	for _, condition := range []string{
 		"com.microsoft:server-busy", "amqp:resource-limit-exceeded", "amqp:link:detach-forced", "amqp:link:message-size-exceeded",
-		"amqp:not-allowed", "amqp:internal-error", "com.microsoft:timeout",
+		"amqp:not-allowed", "amqp:internal-error", "com.microsoft:timeout", sessionEnds,
 	} {
 		t.Run(condition, func(t *testing.T) {
 			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
@@ -50,7 +53,11 @@ func TestG1ALinkThatIsDetachedIsReplaced(t *testing.T) {
 				w.Leads("a")
 				w.InsertMany(10, 4)
 				w.Published()
-				w.Bus.AnswerSends(1, servicebus.Answer{Detach: true, Condition: condition})
+				if condition == sessionEnds {
+					require.Positive(w, w.Bus.EndSessions(world.Topic, "amqp:internal-error", 100))
+				} else {
+					w.Bus.AnswerSends(1, servicebus.Answer{Detach: true, Condition: condition})
+				}
 				w.InsertMany(40, 4)
 				detached := time.Now()
 				w.Published()
