@@ -412,8 +412,12 @@ func TestTheViewOfAnotherConsoleIsAdded(t *testing.T) {
 func TestTheOptionsOfACommandStayOnThisMachine(t *testing.T) {
 	require.NoError(t, Options{Listen: "127.0.0.1:8090", With: "http://localhost:8091"}.Check())
 	for _, o := range []Options{
-		{Listen: ":8090"}, {Listen: "0.0.0.0:8090"}, {Listen: "8090"}, {Listen: "127.0.0.1:8090", With: "http://example.com"},
-		{Listen: "127.0.0.1:8090", With: "https://localhost:1"}, {Listen: "127.0.0.1:8090", With: "localhost:8091"},
+		{Listen: ":8090"},
+		{Listen: "0.0.0.0:8090"},
+		{Listen: "8090"},
+		{Listen: "127.0.0.1:8090", With: "http://example.com"},
+		{Listen: "127.0.0.1:8090", With: "https://localhost:1"},
+		{Listen: "127.0.0.1:8090", With: "localhost:8091"},
 	} {
 		require.Error(t, o.Check(), "%v", o)
 	}

@@ -133,8 +133,12 @@ func BenchmarkSnapshotBesideChanges(b *testing.B) {
 				mu.Lock()
 				inserted[c] = time.Now()
 				mu.Unlock()
-				_, err := events.InsertOne(ctx, bson.D{{Key: "aggregateId", Value: c.aggregate}, {Key: "version", Value: c.version}, {Key: "type", Value: "Measured"},
-					{Key: "pad", Value: strings.Repeat("x", padding)}})
+				_, err := events.InsertOne(ctx, bson.D{
+					{Key: "aggregateId", Value: c.aggregate},
+					{Key: "version", Value: c.version},
+					{Key: "type", Value: "Measured"},
+					{Key: "pad", Value: strings.Repeat("x", padding)},
+				})
 				if err != nil {
 					b.Error(err)
 					return

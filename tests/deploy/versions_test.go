@@ -231,8 +231,10 @@ func TestG3TheProcedureForANewVersionInAzureIsFollowed(t *testing.T) {
 			var documents []any
 			for i := range aggregates {
 				documents = append(documents, bson.D{
-					{Key: "aggregateId", Value: fmt.Sprintf("a%02d", i)}, {Key: "version", Value: version},
-					{Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(version)},
+					{Key: "aggregateId", Value: fmt.Sprintf("a%02d", i)},
+					{Key: "version", Value: version},
+					{Key: "type", Value: "Counted"},
+					{Key: "occurredAt", Value: fmt.Sprint(version)},
 				})
 			}
 			_, err := events.InsertMany(t.Context(), documents)

@@ -41,9 +41,8 @@ type longTalk struct {
 	w    *world
 	left int
 	trip time.Duration
-	// ended is closed once nothing more can be read. Then a write is not slow: go-amqp holds a mutex
-	// over its last write for which its reader waits, and a goroutine that waits for a mutex stops
-	// virtual time.
+	// ended is closed once nothing more can be read. Then a write is not slow, for the same reason
+	// as the frame that closes the connection.
 	ended chan struct{}
 	once  sync.Once
 }

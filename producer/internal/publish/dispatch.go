@@ -9,7 +9,7 @@ import (
 // dispatcher leases sessions to lanes, each session to one lane at a time, and limits how many
 // lanes have a batch outstanding. It is safe for concurrent use. No I/O happens under its mutex.
 type dispatcher struct {
-	minLanes int    // with fewer outstanding batches, waiting items are sent at once
+	minLanes int // with fewer outstanding batches, waiting items are sent at once
 	sessions *sessionLimit
 	batch    int    // maximum number of messages in a batch
 	spawn    func() // starts a lane; set by run before any lane starts

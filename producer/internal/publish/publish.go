@@ -160,8 +160,8 @@ func (p *Publisher) Publish(ctx context.Context, c envelope.Change, after checkp
 // Pass records progress that needs nothing to be sent.
 func (p *Publisher) Pass(after checkpoint.Progress) { p.watermark.Pass(after) }
 
-// Drain waits until everything published and passed is acknowledged, or until ctx ends (its cause is
-// the error). It must not be called concurrently with Publish.
+// Drain waits until everything published and passed is acknowledged, or until ctx ends (its cause
+// is the error). It must not be called concurrently with Publish.
 func (p *Publisher) Drain(ctx context.Context) error { return p.watermark.Wait(ctx) }
 
 // Close records that no more events follow: Run returns once everything in flight has been

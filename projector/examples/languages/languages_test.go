@@ -132,7 +132,7 @@ func documents(t *testing.T, p projection.Projection) (all []byte) {
 	return all
 }
 
-// The example that no test runs is as short, and says so.
+// The example that no test runs is as short, and is marked so.
 func TestTheExampleInDotnetIsMarked(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join("dotnet", "Program.cs"))
 	require.NoError(t, err)

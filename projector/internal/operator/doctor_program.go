@@ -48,7 +48,8 @@ func (p *Projector) examineProgram(ctx context.Context, found *checkup.Findings)
 	}
 }
 
-// programEvents returns random documents of the source as inserts. The error is why there are none.
+// programEvents returns random documents of the source as inserts. The error is why none could be
+// read.
 func (p *Projector) programEvents(ctx context.Context) (events []envelope.Change, err error) {
 	source, closeSource, err := p.Source.open(ctx, p.Database.Client())
 	if err != nil {

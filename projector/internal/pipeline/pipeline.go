@@ -30,7 +30,7 @@ type Options struct {
 	Projection projection.Projection
 	Applier    *apply.Applier
 	Database   *mongo.Database // of the read model
-	Remote     *remote.Client  // of a projection that is a program of its own; nil: it is none
+	Remote     *remote.Client  // of a projection that is a program of its own; nil without one
 	Bodies     Bodies          // of messages with a claim check; nil: none is configured
 
 	Entity        azure.Entity                  // received from

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// Outcome is what a program answered for one event: its writes, or why there are none.
+// Outcome is what a program answered for one event: its writes, or why it has no writes.
 type Outcome struct {
 	Writes []projection.Write
 	// Err is a [projection.ErrPermanent] if the event can never be projected; with any other error

@@ -200,7 +200,7 @@ func (a *asking) patience(failedBefore bool) time.Duration {
 	return max(longest>>min(a.timeouts+len(a.late), 30), shortest)
 }
 
-// singles calls for each event by itself, all at once, and waits a time for the answers of all. An
+// singles calls for each event alone, all at once, and waits a time for the answers of all. An
 // event that is not answered then fails; its answer is taken by the next Ask.
 func (a *asking) singles(ctx context.Context, indexes []int, failedBefore bool) error {
 	if len(indexes) == 0 {
@@ -290,7 +290,7 @@ func (a *asking) single(ctx context.Context, i int) (*lateCall, error) {
 	return call, nil
 }
 
-// settle takes the answer of a call for one event, or keeps the call if there is none yet. It
+// settle takes the answer of a call for one event, or keeps the call if it has not come yet. It
 // returns an error if the program cannot be called.
 func (a *asking) settle(i int, call *lateCall) *callError {
 	id := a.events[i].MessageID

@@ -52,7 +52,7 @@ func (b *blame) suspect(id string) bool {
 	return t != nil && t.deaths >= suspectAfter
 }
 
-// single reports whether an event is to be called for by itself.
+// single reports whether an event must be called for alone.
 func (b *blame) single(id string) bool {
 	t := b.troubles[id]
 	return t != nil && t.single > 0

@@ -45,9 +45,12 @@ var (
 func everyWrite() []projection.Write {
 	decimal, _ := bson.ParseDecimal128("12.50")
 	document, _ := bson.Marshal(bson.D{
-		{Key: "_id", Value: "ann"}, {Key: "n", Value: bson.A{int32(1), int64(2), 3.5, decimal, nil, true}},
-		{Key: "at", Value: someTime}, {Key: "of", Value: bson.D{{Key: "id", Value: someID}, {Key: "a.b", Value: "x"}}},
-		{Key: "raw", Value: bson.Binary{Subtype: 4, Data: make([]byte, 16)}}, {Key: "t", Value: bson.Timestamp{T: 7, I: 8}},
+		{Key: "_id", Value: "ann"},
+		{Key: "n", Value: bson.A{int32(1), int64(2), 3.5, decimal, nil, true}},
+		{Key: "at", Value: someTime},
+		{Key: "of", Value: bson.D{{Key: "id", Value: someID}, {Key: "a.b", Value: "x"}}},
+		{Key: "raw", Value: bson.Binary{Subtype: 4, Data: make([]byte, 16)}},
+		{Key: "t", Value: bson.Timestamp{T: 7, I: 8}},
 	})
 	return []projection.Write{
 		projection.Update("c", "ann",
@@ -133,7 +136,9 @@ func (g generator) scalar() any {
 	decimal, _ := bson.ParseDecimal128(fmt.Sprint(g.IntN(1e6)-5e5, ".", g.IntN(100)))
 	return []any{
 		g.text(), int64(g.Uint64()), int32(g.Uint32()), math.Trunc(g.NormFloat64() * 1e3), g.NormFloat64(), g.IntN(2) == 1, decimal,
-		time.UnixMilli(int64(g.Uint32())).UTC(), bson.Timestamp{T: g.Uint32(), I: g.Uint32()}, someID,
+		time.UnixMilli(int64(g.Uint32())).UTC(),
+		bson.Timestamp{T: g.Uint32(), I: g.Uint32()},
+		someID,
 	}[g.IntN(10)]
 }
 
@@ -392,8 +397,10 @@ type declared struct{ projection.Timeline }
 
 func (declared) Collections() []projection.Collection {
 	return []projection.Collection{{Name: "timeline", Indexes: []projection.Index{
-		{Keys: bson.D{{Key: "lastType", Value: int32(1)}, {Key: "types." + projection.EscapeKey("a.b"), Value: int32(-1)}}, Unique: true,
-			Partial: bson.D{{Key: "_sluice.empty", Value: bson.D{{Key: "$exists", Value: false}}}}},
+		{
+			Keys: bson.D{{Key: "lastType", Value: int32(1)}, {Key: "types." + projection.EscapeKey("a.b"), Value: int32(-1)}}, Unique: true,
+			Partial: bson.D{{Key: "_sluice.empty", Value: bson.D{{Key: "$exists", Value: false}}}},
+		},
 	}}}
 }
 

@@ -153,7 +153,7 @@ func (o *object) fail(format string, args ...any) {
 	}
 }
 
-// take returns a member. ok is false if there is none.
+// take returns a member. ok is false if it is absent.
 func (o *object) take(name string) (n node, ok bool) {
 	i := slices.Index(o.node.names, name)
 	if i < 0 {

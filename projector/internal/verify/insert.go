@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// Sample calls fn with n random documents of the source, as inserts, or with all if there are fewer.
+// Sample calls fn with n random documents of the source, as inserts, or with all if there are
+// fewer.
 func (s Source) Sample(ctx context.Context, n int64, fn func(envelope.Change) error) error {
 	return s.sample(ctx, n, func(c envelope.Change) error { return fn(guess(c, false)) })
 }

@@ -101,7 +101,9 @@ func (s *realSnapshots) insert(n int) {
 		aggregate := fmt.Sprintf("a%02d", (i*7)%40)
 		s.versions[aggregate]++
 		documents = append(documents, bson.D{
-			{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: s.versions[aggregate]}, {Key: "type", Value: "Counted"},
+			{Key: "aggregateId", Value: aggregate},
+			{Key: "version", Value: s.versions[aggregate]},
+			{Key: "type", Value: "Counted"},
 			{Key: "occurredAt", Value: "2026-01-02T03:04:05Z"},
 		})
 		if len(documents) == cap(documents) || i == n-1 {

@@ -134,9 +134,9 @@ func (u *unreliable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.now().ServeHTTP(w, r)
 }
 
-// G1 to G6: with a program that is slow, hangs, fails, loses and damages answers, dies and comes back
-// under another declaration, each event of a healthy aggregate takes effect once and in order; the two
-// poison events park their aggregates and nothing else for good.
+// G1 to G6: with a program that is slow, hangs, fails, loses and damages answers, dies and comes
+// back under another declaration, each event of a healthy aggregate takes effect once and in order;
+// the two poison events park their aggregates and nothing else for good.
 func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
 	seeds, first := 12, uint64(0)
 	if text := os.Getenv("PROGRAM_SEEDS"); text != "" {
