@@ -43,6 +43,7 @@ type ServiceBus struct {
 
 	mu          sync.Mutex    // never held during network calls
 	pending     *pendingDial  // nil if no attempt is running; guarded by mu
+	detached    *connection   // has no link any more; nil: the next attempt opens a connection; guarded by mu
 	dialTimeout time.Duration // of the next attempt; guarded by mu
 }
 
@@ -61,7 +62,8 @@ var _ Broker = (*ServiceBus)(nil)
 // connection is an open link on a connection of its own. All lanes use it at once.
 type connection struct {
 	*servicebus.Conn
-	link *amqp.Sender
+	session *servicebus.Session
+	link    *amqp.Sender
 	// sending holds a token while a lane passes its batch to the link, which waits for credit. The
 	// lanes wait for acknowledgements at the same time.
 	sending       chan struct{}
@@ -103,7 +105,7 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	if err == nil {
 		err = sendError(state)
 	} else {
-		if s.abandon(ctx, c) {
+		if s.replaceLink(ctx, c, err) || s.abandon(ctx, c) {
 			s.replaced.Add(1)
 		}
 		err = transportError(err)
@@ -140,6 +142,9 @@ func (s *ServiceBus) Close(ctx context.Context) {
 	}
 	if c := s.current.Load(); c != nil {
 		s.abandon(ctx, c)
+	}
+	if c := s.takeDetached(); c != nil {
+		s.close(ctx, c)
 	}
 	s.closing.Wait()
 }
@@ -192,6 +197,13 @@ func (s *ServiceBus) open(ctx context.Context) *pendingDial {
 }
 
 func (s *ServiceBus) dial(ctx context.Context) (*connection, error) {
+	if old := s.takeDetached(); old != nil {
+		c := &connection{Conn: old.Conn, session: old.session, sending: make(chan struct{}, 1)}
+		if c.openLink(ctx, s.entity) == nil {
+			return c, nil
+		}
+		s.close(ctx, old)
+	}
 	conn, err := s.namespace.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -208,11 +220,15 @@ func (c *connection) openLink(ctx context.Context, entity string) error {
 	if err := c.Claim(ctx, entity); err != nil {
 		return err
 	}
-	session, err := c.Session(ctx)
-	if err != nil {
-		return err
+	if c.session == nil {
+		session, err := c.Session(ctx)
+		if err != nil {
+			return err
+		}
+		c.session = session
 	}
-	c.link, err = session.NewSender(ctx, entity, &amqp.SenderOptions{
+	var err error
+	c.link, err = c.session.NewSender(ctx, entity, &amqp.SenderOptions{
 		SettlementMode:              amqp.SenderSettleModeMixed.Ptr(),
 		RequestedReceiverSettleMode: amqp.ReceiverSettleModeFirst.Ptr(),
 	})
@@ -248,7 +264,31 @@ func (s *ServiceBus) abandon(ctx context.Context, c *connection) (first bool) {
 	return first
 }
 
-// Replaced returns the number of connections that were abandoned because a send on them failed.
+// replaceLink opens a new link on the same connection if the broker has detached only the link: a
+// connection may take long to open, and the broker detaches a link for each message that it objects
+// to. It returns false if err is anything else, or if another lane has already replaced the link.
+func (s *ServiceBus) replaceLink(ctx context.Context, c *connection, err error) bool {
+	link, detached := errors.AsType[*amqp.LinkError](err)
+	if !detached || link.RemoteErr == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.current.CompareAndSwap(c, nil) {
+		return false
+	}
+	s.detached = c
+	return true
+}
+
+func (s *ServiceBus) takeDetached() (c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, s.detached = s.detached, nil
+	return c
+}
+
+// Replaced returns the number of links that were replaced because a send on them failed.
 // Safe for concurrent use.
 func (s *ServiceBus) Replaced() int64 { return s.replaced.Load() + s.isolated.replaced.Load() }
 
