@@ -252,7 +252,7 @@ func TestWrongAnswersAreRefused(t *testing.T) {
 		"a number as id":        answer(`{"id":0,"writes":[]}`),
 		"neither":               answer(`{"id":"0"}`),
 		"both":                  answer(`{"id":"0","writes":[],"permanent":"no"}`),
-		"a reason that is none": answer(`{"id":"0","permanent":{}}`),
+		"an object for a reason": answer(`{"id":"0","permanent":{}}`),
 		"an unknown member":     `{"declaration":"h","results":[{"id":"0","writes":[]}],"more":1}`,
 		"a member twice":        `{"declaration":"h","declaration":"h","results":[{"id":"0","writes":[]}]}`,
 		"an unknown write":      write(`{"write":"drop","collection":"c","id":"a"}`),

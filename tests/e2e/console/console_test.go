@@ -138,7 +138,7 @@ func TestARunIsWatchedAndHarmedInABrowser(t *testing.T) {
 	p.Size(1280, 900)
 	r := start(t, "--events", "0", "--rate", "60", "--projectors", "2") // until it is stopped, however slow the machine is
 	p.Go(r.address)
-	p.Until("somebody leads", `document.querySelector("[data-epoch]")?.textContent === "1"`)
+	p.Until("a replica leads", `document.querySelector("[data-epoch]")?.textContent === "1"`)
 	p.Until("the stream is open", `document.getElementById("state").textContent === "live"`)
 
 	// What is shown is what /status has.
@@ -246,7 +246,7 @@ func TestTheStreamIsOpenedAgain(t *testing.T) {
 	server.CloseClientConnections()
 	p.Until("it was lost, and is live again", `window.lost && document.getElementById("state").textContent === "live" && document.querySelector("[data-epoch]").textContent !== window.first`)
 	p.Do(`Object.defineProperty(document, "hidden", { value: true, writable: true }), document.dispatchEvent(new Event("visibilitychange"))`, nil)
-	p.Until("a page that nobody sees has no stream", `document.getElementById("state").textContent === "not visible"`)
+	p.Until("a page that is not visible has no stream", `document.getElementById("state").textContent === "not visible"`)
 	p.Do(`document.hidden = false, document.dispatchEvent(new Event("visibilitychange"))`, nil)
 	p.Until("it is live again", `document.getElementById("state").textContent === "live"`)
 	p.Click("#pause")
