@@ -50,16 +50,19 @@ const (
 // refused is called when a transaction was refused because another one writes the same document. If
 // that continues, it ends the transactions that are abandoned. It may outlive ctx, the attempt's,
 // which may leave it no time. An account may see and end its own transactions without further
-// rights. A server that does not support this is rarely asked; it ends the transactions later.
+// rights. A server that refuses this is asked once a minute; it ends the transactions later.
 func (o *abandonedTxns) refused(ctx context.Context) {
 	if !o.due(time.Now()) || !o.checking.TryLock() {
 		return
 	}
 	defer o.checking.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+	// A deadline would have the driver refuse to send the check after slow round trips, the shortest
+	// of which it keeps in mind for several heartbeats.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer time.AfterFunc(checkTimeout, cancel).Stop()
 	n, err := o.end(ctx)
-	if err != nil {
+	if server, ok := errors.AsType[mongo.CommandError](err); ok && server.Code != 0 {
 		o.mu.Lock()
 		o.next = time.Now().Add(time.Minute)
 		o.mu.Unlock()

@@ -76,6 +76,24 @@ func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// G5: the same if MongoDB does not answer the projectors' first check in time: it soon gets another.
+func TestG5ATransactionThatIsLeftOpenIsEndedThoughACheckFails(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		s := together()
+		w.StartProjector(s.settings(nil))
+		publishTogether(w, event("a", 1, "T"))
+		w.Completed(1)
+		holding(w, "sluice-projector")
+		w.DelayMongo(1, 3*time.Second, "aggregate")
+		began := time.Now()
+		publishTogether(w, event("b", 1, "T"), event("c", 1, "T"))
+		w.Completed(3)
+		require.Greater(w, time.Since(began), 3*time.Second, "the check was not delayed")
+		require.Less(w, time.Since(began), 15*time.Second)
+		require.Equal(w, 3, total(w))
+	})
+}
+
 // The transactions of other applications are left alone, however long they take.
 func TestATransactionOfAnotherApplicationIsLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
