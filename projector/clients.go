@@ -111,6 +111,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		ApplyTimeout: cfg.ApplyTimeout, SettleTimeout: cfg.SettleTimeout, UndecidedAfter: cfg.UndecidedAfter, VersionGapWait: cfg.VersionGapWait,
 		Logger: s.log, Metrics: s.metrics, Tracer: opts.Tracer,
 	})
+	s.readable = s.pipeline.Ready
 	return s, nil
 }
 

@@ -41,6 +41,8 @@ type status struct {
 	registry                       prometheus.Registerer
 	// programReady returns why the projection's program cannot be used; nil without one.
 	programReady func() error
+	// readable returns why not all messages can be read.
+	readable func() error
 }
 
 func newStatus(instance, projection string) *status {
@@ -94,8 +96,14 @@ func (s *status) ready() error {
 		return errors.New("not yet connected to Service Bus")
 	case s.unbuilt.Load():
 		return errNotBuilt
-	case s.programReady != nil:
-		return s.programReady()
+	}
+	for _, ready := range []func() error{s.readable, s.programReady} {
+		if ready == nil {
+			continue
+		}
+		if err := ready(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -85,7 +85,12 @@ func (p *Replayer) lettersWhere(
 ) (letters map[string][]Letter, names []string, err error) {
 	letters = make(map[string][]Letter)
 	kept := 0
+	var unknown error
 	err = p.scan(ctx, from, func(m *azservicebus.ReceivedMessage) bool {
+		if contentType, is := envelope.UnknownEncoding(m); is {
+			unknown = fmt.Errorf("%w (message %s, content type %s)", ErrUnknownEncoding, m.MessageID, contentType)
+			return false
+		}
 		c := envelope.Partial(m)
 		if !wanted(c.Aggregate) {
 			return true
@@ -102,6 +107,9 @@ func (p *Replayer) lettersWhere(
 	})
 	for _, of := range letters {
 		order(of)
+	}
+	if err == nil {
+		err = unknown
 	}
 	return letters, names, err
 }

@@ -72,7 +72,7 @@ type task struct {
 // aggregate as soon as its outcome is known; one that fails does not keep the others from it.
 //
 // The dead letters stay in the queue until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing],
-// [ErrLocked], [ErrAnother], and others that may be retried.
+// [ErrLocked], [ErrAnother], [ErrUnknownEncoding], and others that may be retried.
 func (p *Replayer) Replay(ctx context.Context, aggregates []string, drop *Drop, done func(o Outcome, err error)) {
 	p.inTurn(ctx, aggregates, func(t *task) { t.drop = drop }, done)
 }

@@ -30,6 +30,9 @@ var (
 	// ErrAnother means that an event is not dropped because another one keeps the aggregate parked
 	// by now.
 	ErrAnother = errors.New("another event keeps the aggregate parked")
+	// ErrUnknownEncoding means that the dead-letter queue holds a message that only a newer version
+	// can read. It may hold events of any aggregate.
+	ErrUnknownEncoding = errors.New("the dead-letter queue holds a message that this version cannot read; run the command of the producer's version, or of a newer one")
 	// ErrLocked means that another receiver has locked a dead letter that must be removed first.
 	ErrLocked = errors.New("another receiver has locked a message of the dead-letter queue")
 )

@@ -66,6 +66,10 @@ func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions
 		if err := p.awaitDeliveries(receiving, messages); err != nil {
 			return err
 		}
+		messages, unknown := untilUnknown(messages)
+		if unknown != nil && len(messages) == 0 {
+			return h.leaveUnknown(receiving, unknown)
+		}
 		b := p.decode(messages)
 		if err := p.refuse(receiving, b); err != nil {
 			return err
@@ -79,6 +83,9 @@ func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions
 		b.spans.abandon()
 		if err != nil {
 			return err
+		}
+		if unknown != nil {
+			return h.leaveUnknown(receiving, unknown)
 		}
 	}
 }

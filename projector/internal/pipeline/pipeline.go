@@ -53,6 +53,8 @@ type Pipeline struct {
 	claims    *redeemer
 	decider   *decider
 
+	unreadable unreadable // messages of encodings that this version does not know
+
 	collections  []projection.Collection // of the read model, if the projection names them
 	notOwnSource atomic.Bool             // an event has shown that the read model is not its own source
 	refused      chan error              // why the projector must end

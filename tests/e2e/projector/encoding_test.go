@@ -1,0 +1,80 @@
+package projector_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// newer returns a message of a session in an encoding that only a newer version knows.
+func newer(session string) *azservicebus.Message {
+	return &azservicebus.Message{
+		MessageID: new("newer"), SessionID: &session, ContentType: new("application/vnd.sluice.newer"), Body: []byte("[]"),
+	}
+}
+
+// G1, G6: a message that a newer version encoded is neither dead-lettered nor overtaken: what came
+// before it is applied, its session waits, no delivery count rises, and other sessions go on.
+func TestG1G6ProjectorLeavesAnUnknownEncoding(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		send(w, encode(w, event("a", 1, "T")), newer("a"), encode(w, event("a", 2, "T")))
+		p := w.StartProjector(nil)
+		w.Completed(1)
+		w.Pass(10 * time.Minute)
+		publish(w, event("b", 1, "T"))
+		w.Completed(2)
+		counted, err := p.End()
+		require.NoError(w, err)
+		require.Equal(w, 0, counted.DeadLettered)
+		require.Equal(w, 0, counted.Redelivered)
+		require.Equal(w, int64(1), w.TimelineOf("a").Events)
+		require.Equal(w, int64(1), w.TimelineOf("b").Events)
+		require.Contains(w, p.Log.Text(), "application/vnd.sluice.newer")
+
+		session, err := w.BusClient.AcceptSessionForSubscription(w.Context(), world.Topic, world.Subscription, "a", nil)
+		require.NoError(w, err)
+		var left []string
+		for len(left) < 2 {
+			messages, err := session.ReceiveMessages(w.Context(), 2, nil)
+			require.NoError(w, err)
+			for _, m := range messages {
+				left = append(left, *m.ContentType)
+			}
+		}
+		require.Equal(w, []string{"application/vnd.sluice.newer", "application/json"}, left)
+		require.NoError(w, session.Close(w.Context()))
+	})
+}
+
+// G1: while the dead-letter queue holds a message that this version cannot read, an aggregate is
+// not unparked: the message may hold events of it.
+func TestG1ReplayRefusesAnUnknownEncoding(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		garbage := encode(w, event("a", 1, "T"))
+		garbage.Body = []byte("garbage")
+		p := w.StartProjector(nil)
+		send(w, garbage)
+		deadLettered(w, 1)
+		_, err := p.End()
+		require.NoError(w, err)
+
+		send(w, newer("z"))
+		session, err := w.BusClient.AcceptSessionForSubscription(w.Context(), world.Topic, world.Subscription, "z", nil)
+		require.NoError(w, err)
+		messages, err := session.ReceiveMessages(w.Context(), 1, nil)
+		require.NoError(w, err)
+		require.NoError(w, session.DeadLetterMessage(w.Context(), messages[0], nil))
+		require.NoError(w, session.Close(w.Context()))
+
+		for _, command := range [][]string{{"parked", "replay", "a"}, {"parked", "drop", "a", "--yes"}, {"parked", "replay", "--all"}} {
+			refused := w.OperateProjector(nil, command...)
+			require.NotEqual(w, 0, refused.Code)
+			require.Contains(w, refused.Err+refused.Out, "a message that this version cannot read")
+		}
+		require.Equal(w, 2, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+	})
+}
