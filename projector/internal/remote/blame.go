@@ -39,11 +39,12 @@ type blame struct {
 
 // trouble is what is known of an event that was in a call that failed.
 type trouble struct {
-	first  time.Time // when the first such call began
-	seen   time.Time
-	single int // calls that failed with no other event in them
-	deaths int // of the program, while the event was in flight beside others
-	alone  int // of the program, while no other event was in flight
+	first   time.Time // when the first such call began
+	seen    time.Time
+	single  int // calls that failed with no other event in them
+	invalid int // those of them that failed by their answer
+	deaths  int // of the program, while the event was in flight beside others
+	alone   int // of the program, while no other event was in flight
 }
 
 // suspect reports whether an event is to be tried with no other one in flight.
@@ -94,6 +95,9 @@ func (b *blame) fail(now, began time.Time, failed *callError, exclusive bool, id
 		t.seen = now
 		if len(ids) == 1 {
 			t.single++
+			if failed.kind == invalid {
+				t.invalid++
+			}
 		}
 		switch {
 		case failed.kind != lost:
@@ -111,7 +115,7 @@ func (b *blame) judge(id string, failed *callError) error {
 	t := b.troubles[id]
 	others := t != nil && b.othersPassed(id, t.first)
 	switch {
-	case failed.kind == invalid && others && t.single >= invalidAfter:
+	case failed.kind == invalid && others && t.invalid >= invalidAfter:
 		return refusal{ReasonInvalid, failed}
 	case failed.kind == lost && others && t.alone >= condemnedAfter:
 		return refusal{ReasonEnded, fmt.Errorf("the projection's program ended %d times while it had this event, and no other one: it may recurse "+

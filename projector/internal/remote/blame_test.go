@@ -47,6 +47,11 @@ func TestWhoIsToBlame(t *testing.T) {
 			b.fail(at(5), at(5), failure(invalid), false, "e")
 			b.fail(at(6), at(6), failure(invalid), false, "e")
 		}, ReasonInvalid},
+		"an answer was damaged once, after a time-out": {invalid, func(b *blame) {
+			b.fail(at(3), at(2), failure(slow), false, "e")
+			b.pass(at(4), "other")
+			b.fail(at(5), at(5), failure(invalid), false, "e")
+		}, ""},
 		"an error of the program waits for UNDECIDED_AFTER": {broken, func(b *blame) {
 			b.fail(at(3), at(2), failure(broken), false, "e")
 			b.pass(at(4), "other")
