@@ -158,6 +158,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.newVersion(step)
 	case plan.TakeOut, plan.Deadly:
 		w.usedUp(step)
+	case plan.FailAnswers, plan.KillProgram, plan.PoisonProgram:
+		w.programFault(a, step)
 	default:
 		w.Errorf("nobody knows what to do for %s", step.Kind)
 	}

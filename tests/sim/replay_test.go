@@ -112,6 +112,7 @@ func (w *world) commandBy(
 		Logger: w.logger("operator"), Instance: "operator", Projections: w.projectionsOf(nil), ServiceBus: busOptions(bus),
 		Mongo: func(o *options.ClientOptions) { o.SetDialer(mongo) },
 	}
+	w.programOf(operatorsProgram).runs(&c, &o)
 	if change != nil {
 		change(&c, &o)
 	}

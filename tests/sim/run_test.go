@@ -47,6 +47,7 @@ func (w *world) whole(harm func()) {
 		w.record.Note(func(run *checker.Run) { run.Unrest = "nobody leads" })
 	}
 	w.stopAll()
+	w.endPrograms()
 	w.judge()
 }
 

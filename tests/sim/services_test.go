@@ -145,11 +145,13 @@ func (w *world) newProducer(name string) *slot {
 func (w *world) newProjector(name string) *slot {
 	s := &slot{w: w, name: name}
 	s.launch = func(ctx context.Context, i *instance) error {
-		return projector.Run(ctx, w.projectorConfig(), projector.Options{
+		c, o := w.projectorConfig(), projector.Options{
 			Logger: w.logger(i.name), Instance: i.name, Projections: w.projectionsOf(i),
 			ServiceBus: busOptions(i.bus),
 			Mongo:      func(o *options.ClientOptions) { o.SetDialer(i.mongo) },
-		})
+		}
+		w.programOf(name).runs(&c, &o)
+		return projector.Run(ctx, c, o)
 	}
 	return s
 }

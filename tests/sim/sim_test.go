@@ -23,11 +23,12 @@ var (
 	oneSeed = flag.Int64("seed", -1, "simulate this seed alone, and say everything that happens")
 	onePlan = flag.String("plan", "", "simulate the plan in this file alone, and say everything that happens; "+
 		"the path may be one from the repository's root")
-	writeTo = flag.String("write", "", "write the plan of the one seed, or the one plan, into this file instead of simulating it; the path is one from tests/sim")
-	from    = flag.Uint64("from", 0, "the first of the seeds that SIM_SEEDS counts")
-	tries   = flag.Int("tries", 1, "simulate the one seed or plan up to so many times, until it fails")
-	breaks  = flag.String("breaks", "", "with -tries: go on until this promise is broken")
-	verdict = flag.String("verdict", "", "with -tries: write which promises were broken into this file, as a JSON list")
+	writeTo      = flag.String("write", "", "write the plan of the one seed, or the one plan, into this file instead of simulating it; the path is one from tests/sim")
+	from         = flag.Uint64("from", 0, "the first of the seeds that SIM_SEEDS counts")
+	tries        = flag.Int("tries", 1, "simulate the one seed or plan up to so many times, until it fails")
+	programsOnly = flag.Bool("programs", false, "with SIM_SEEDS: simulate only those seeds whose projection is a program of its own")
+	breaks       = flag.String("breaks", "", "with -tries: go on until this promise is broken")
+	verdict      = flag.String("verdict", "", "with -tries: write which promises were broken into this file, as a JSON list")
 )
 
 // seeds is how many seeds are simulated by default; SIM_SEEDS overrides it.
@@ -71,11 +72,14 @@ func TestSimulation(t *testing.T) {
 	t.Cleanup(func() {
 		t.Logf("in %d seeds: %v", n, seen)
 		// A FailNow so late would end the test without a word.
-		if missed := seen.missed(n); n >= seeds && *from == 0 && !t.Failed() && len(missed) > 0 {
+		if missed := seen.missed(n); n >= seeds && *from == 0 && !*programsOnly && !t.Failed() && len(missed) > 0 {
 			t.Errorf("the simulation does not reach what it is for: in %d seeds no %s", n, strings.Join(missed, ", no "))
 		}
 	})
 	for seed := *from; seed < *from+uint64(n); seed++ {
+		if *programsOnly && !plan.Draw(seed).Settings.Program {
+			continue
+		}
 		t.Run(fmt.Sprint("seed/", seed), func(t *testing.T) {
 			t.Parallel()
 			s := ofSeed(seed, false)

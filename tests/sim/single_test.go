@@ -196,7 +196,7 @@ func disturbs(step plan.Step) bool {
 	case plan.KillProducers, plan.KillCursors, plan.UpgradeMongo, plan.StorageFails, plan.LoseAcks, plan.RefuseSends, plan.BreakLease,
 		plan.OvertakeWrite, plan.BusySends, plan.AnswerSends, plan.SlowOpening, plan.RefuseMessage, plan.ExpireImages, plan.LoseHistory, plan.CommandSnapshot,
 		plan.ReplaceCollection, plan.RefuseSession, plan.RefusePartition, // of what comes before the broker
-		plan.Poison, plan.RefuseDocument, plan.HangProjection: // of single aggregates
+		plan.Poison, plan.RefuseDocument, plan.HangProjection, plan.PoisonProgram: // of single aggregates
 		return false
 	default:
 		return true
@@ -222,13 +222,17 @@ func (w *world) waits() *checker.Waits {
 	c := w.projectorConfig()
 	hangs := 0
 	for _, step := range w.plan.Steps {
-		if step.Kind == plan.HangProjection {
+		if step.Kind == plan.HangProjection || step.Kind == plan.PoisonProgram {
 			hangs++
 		}
 	}
+	patience := c.ApplyTimeout
+	if w.plan.Settings.Program {
+		patience = c.ProjectionTimeout
+	}
 	return &checker.Waits{
 		Aggregates: w.plan.Settings.HealthyNames(),
-		Bound:      c.SessionMaxHold + c.SessionIdle + time.Duration(hangs)*c.ApplyTimeout/4 + scheduling,
+		Bound:      c.SessionMaxHold + c.SessionIdle + time.Duration(hangs)*patience/4 + scheduling,
 		PerEvent:   10*w.plan.Settings.MongoTrip.Duration + 10*time.Millisecond,
 		Until:      time.Now(),
 	}

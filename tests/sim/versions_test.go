@@ -94,6 +94,7 @@ func (w *world) asVersion(version int) func(*projector.Config, *projector.Option
 		all, err := projection.NewRegistry(revised{}, revisedLedger{})
 		require.NoError(w, err)
 		o.Projections = all
+		w.programOf(revisedProgram).runs(c, o)
 		if version > 1 {
 			c.Projection, c.Subscription = fmt.Sprintf("%s:%d", c.Projection, version), w.secondSubscription()
 		}

@@ -78,6 +78,7 @@ type world struct {
 	refusals *refusals
 	versions versions
 	singles  singles
+	programs programs
 	deaths   int         // of projectors, of deadly events; the driver's goroutine alone
 	mended   atomic.Bool // the projections can apply poison
 	lookups  lookups     // what they looked up late

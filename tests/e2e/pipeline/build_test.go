@@ -561,7 +561,7 @@ func TestG1G3AProgramsReadModelIsBuilt(t *testing.T) {
 				}
 				w.StartProducer("a", onlyInserts)
 				w.Leads("a")
-				works := g.Serves(p)
+				works := w.Serves(p)
 				g.Replace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.Method == http.MethodPost && g.Posted() > 20 {
 						http.Error(w, "out of order", http.StatusInternalServerError)

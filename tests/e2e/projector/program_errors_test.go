@@ -14,13 +14,14 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/program"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
 // wrong answers calls in which an event has a type that goes wrong, and leaves the others to the
 // program.
 type wrong struct {
-	g    *world.Program
+	g    *program.Program
 	next http.Handler
 	// until ends the calls that hang.
 	until chan struct{}
@@ -65,11 +66,11 @@ func (h wrong) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // goesWrong has a projector run a timeline in which some types of events go wrong.
-func goesWrong(w *world.World, change func(*projector.Config)) (g *world.Program, p *world.Projector, end func()) {
+func goesWrong(w *world.World, change func(*projector.Config)) (g *program.Program, p *world.Projector, end func()) {
 	w.Helper()
 	g = w.StartProgram(projection.Timeline{})
 	until := make(chan struct{})
-	g.Replace(wrong{g: g, next: g.Serves(projection.Timeline{}), until: until})
+	g.Replace(wrong{g: g, next: w.Serves(projection.Timeline{}), until: until})
 	p = w.StartProjector(func(c *projector.Config, o *projector.Options) {
 		g.Runs("timeline")(c, o)
 		if change != nil {
@@ -199,7 +200,7 @@ func TestG3AnotherDeclarationIsReadBeforeAnyWrite(t *testing.T) {
 		p := w.StartProjector(g.Runs("grown"))
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
-		g.Replace(g.Serves(grown{more: true}))
+		g.Replace(w.Serves(grown{more: true}))
 		publish(w, event("a", 2, "T"))
 		w.Completed(2)
 		names, err := w.Client.Database(world.ReadModel).ListCollectionNames(w.Context(), map[string]any{})
@@ -208,7 +209,7 @@ func TestG3AnotherDeclarationIsReadBeforeAnyWrite(t *testing.T) {
 		require.NotContains(w, deadLetters(w), "a")
 		require.Contains(w, p.Log.Text(), "has another declaration")
 
-		g.Replace(g.Serves(grown{keyed: "other"}))
+		g.Replace(w.Serves(grown{keyed: "other"}))
 		publish(w, event("a", 3, "T"))
 		w.Eventually("the projector ends", func() bool { return len(p.Done) > 0 })
 		_, err = p.End()
@@ -251,7 +252,7 @@ func TestAProjectorWaitsForItsProgram(t *testing.T) {
 		publish(w, event("a", 1, "T"))
 		w.Pass(10 * time.Minute)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Locked+w.Bus.Stats(world.SubscriptionPath).HeldSessions)
-		g.Start(g.Serves(projection.Timeline{}))
+		g.Start(w.Serves(projection.Timeline{}))
 		w.Completed(1)
 		_, err := p.End()
 		require.NoError(w, err)

@@ -99,7 +99,7 @@ func TestAProgramOfAnotherReadModelIsRefused(t *testing.T) {
 			"that the projection grown writes to": named{"thief", "grown"},
 			"one document":                        named{"grown", "grown"},
 		} {
-			g.Replace(g.Serves(other))
+			g.Replace(w.Serves(other))
 			refused := w.StartProjector(g.Runs(other.Name()))
 			w.Eventually("the projector ends", func() bool { return len(refused.Done) > 0 })
 			_, err := refused.End()

@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/program"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -39,7 +40,7 @@ func (p tracked) Collections() []projection.Collection {
 
 // unreliable is a program with random faults, until they are over.
 type unreliable struct {
-	g      *world.Program
+	g      *program.Program
 	w      *world.World
 	mu     sync.Mutex
 	random *rand.Rand     // guarded by mu
@@ -154,7 +155,7 @@ func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
 				u := &unreliable{w: w, random: rand.New(rand.NewPCG(seed, 37)), met: map[string]int{}}
 				u.g = w.StartProgram(tracked{})
 				defer u.g.End()
-				u.next, u.other = u.g.Serves(tracked{}), u.g.Serves(tracked{indexed: true})
+				u.next, u.other = w.Serves(tracked{}), w.Serves(tracked{indexed: true})
 				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
 					u.g.Runs("timeline")(c, o)
 					c.UndecidedAfter = time.Minute

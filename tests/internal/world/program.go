@@ -1,147 +1,27 @@
 package world
 
 import (
-	"context"
-	"net"
 	"net/http"
-	"sync"
-	"syscall"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/projector/projection/serve"
-	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
+	"github.com/sluice-cdc/sluice/tests/internal/program"
 )
 
-// Program is a projection that runs behind HTTP, in the same bubble.
-type Program struct {
-	w        *World
-	mu       sync.Mutex
-	listener *netpipe.Listener // guarded by mu; nil while the program is not running
-	server   *http.Server      // guarded by mu
-	handler  http.Handler      // guarded by mu
-	calls    int               // of POST /project; guarded by mu
-	ended    bool              // it does not run again; guarded by mu
-	serving  sync.WaitGroup
-}
-
-const programHost = "127.0.0.1:8088"
-
-// StartProgram serves a projection until [Program.End].
-func (w *World) StartProgram(p projection.Projection) *Program {
+// StartProgram serves a projection until [program.Program.End].
+func (w *World) StartProgram(p projection.Projection) *program.Program {
 	w.Helper()
-	g := &Program{w: w}
-	g.Start(g.Serves(p))
+	g := &program.Program{}
+	g.Start(w.Serves(p))
 	return g
 }
 
 // Serves returns the handler of a projection.
-func (g *Program) Serves(p projection.Projection) http.Handler {
-	g.w.Helper()
+func (w *World) Serves(p projection.Projection) http.Handler {
+	w.Helper()
 	handler, err := serve.Handler(p)
-	require.NoError(g.w, err)
+	require.NoError(w, err)
 	return handler
-}
-
-// Start has a handler answer.
-func (g *Program) Start(handler http.Handler) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.listener, g.handler = netpipe.Listen(programHost), handler
-	server := &http.Server{Handler: g}
-	g.server = server
-	listener := g.listener
-	g.serving.Go(func() { _ = server.Serve(listener) })
-}
-
-// ServeHTTP counts calls.
-func (g *Program) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	g.mu.Lock()
-	handler := g.handler
-	if r.Method == http.MethodPost {
-		g.calls++
-	}
-	g.mu.Unlock()
-	handler.ServeHTTP(w, r)
-}
-
-// Posted returns the number of calls with events.
-func (g *Program) Posted() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.calls
-}
-
-// Stop ends the program, as if it were killed.
-func (g *Program) Stop() {
-	g.mu.Lock()
-	server, listener := g.server, g.listener
-	g.server, g.listener = nil, nil
-	g.mu.Unlock()
-	if server != nil {
-		_ = server.Close()
-		_ = listener.Close()
-		g.serving.Wait()
-	}
-}
-
-// End ends the program for good.
-func (g *Program) End() {
-	g.mu.Lock()
-	g.ended = true
-	g.mu.Unlock()
-	g.Stop()
-}
-
-// Replace has another handler answer, or stops the program if that is nil, and returns the one
-// before.
-func (g *Program) Replace(handler http.Handler) (before http.Handler) {
-	g.mu.Lock()
-	before = g.handler
-	running := g.listener != nil
-	if handler != nil {
-		g.handler = handler
-	}
-	g.mu.Unlock()
-	switch {
-	case handler == nil:
-		g.Stop()
-	case !running:
-		g.Start(handler)
-	}
-	return before
-}
-
-// DialContext connects to the program.
-func (g *Program) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	g.mu.Lock()
-	listener := g.listener
-	g.mu.Unlock()
-	if listener == nil {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
-	}
-	return listener.DialContext(ctx, network, address)
-}
-
-// Runs has a projector run the program, as the projection of that name.
-func (g *Program) Runs(name string) func(*projector.Config, *projector.Options) {
-	return func(c *projector.Config, o *projector.Options) {
-		c.Projection, c.ProjectionURL, c.ProjectionTimeout = name, "http://"+programHost, 10*time.Second
-		o.ProjectionDial = g.DialContext
-	}
-}
-
-// Die ends the program, as if an event had killed it; two seconds later it runs again.
-func (g *Program) Die() {
-	g.Stop()
-	time.Sleep(2 * time.Second)
-	g.mu.Lock()
-	ended, handler := g.ended, g.handler
-	g.mu.Unlock()
-	if !ended {
-		g.Start(handler)
-	}
 }

@@ -36,6 +36,7 @@ func Draw(seed uint64) Plan {
 	d.share(rand.New(rand.NewPCG(seed, 0x5a)))
 	d.singles(rand.New(rand.NewPCG(seed, 0x77)))
 	d.rewinds(rand.New(rand.NewPCG(seed, 0x4b)))
+	d.program(rand.New(rand.NewPCG(seed, 0x36)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
 	d.repairs(rand.New(rand.NewPCG(seed, 0x9e)))

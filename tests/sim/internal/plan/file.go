@@ -96,6 +96,8 @@ func (p Plan) validate() error {
 		return fmt.Errorf("settings: aggregates are shared by streams where there are several, and no deliveries are used up")
 	case s.Projection != Timeline && s.Projection != Ledger:
 		return fmt.Errorf("settings: projection %q: expected %s or %s", s.Projection, Timeline, Ledger)
+	case s.Program && (s.Projection != Timeline || s.Deliveries > 0):
+		return fmt.Errorf("settings: a program is a %s, and no deliveries are used up", Timeline)
 	case s.Snapshot != "" && (!slices.Contains(snapshotForms, s.Snapshot) || s.SnapshotChunk < 1):
 		return fmt.Errorf("settings: snapshot %q in chunks of %d: expected one of %v, and a chunk", s.Snapshot, s.SnapshotChunk, snapshotForms)
 	case !slices.Contains([]string{"", Images, RequiredImages, Keys}, s.Documents):
@@ -135,6 +137,7 @@ var needs = map[Kind]string{
 	NewVersion:     "total delay",
 	RefuseDocument: "aggregate total code", SmallTransactions: "times code for", SlowEvents: "delay for",
 	HangProjection: "aggregate total", EndAMQPSessions: "", FailConcerns: "times code command", RefuseSession: "aggregate answer condition for",
+	FailAnswers: "answer chance for program", KillProgram: "of program", PoisonProgram: "aggregate total manner program",
 	LoseHistory:     "for",
 	CommandSnapshot: "stream command",
 	RefusePartition: "times answer condition for", RefuseCollection: "collection code for",
@@ -151,9 +154,10 @@ func (p Plan) check(s Step) error {
 		"aggregate": s.Aggregate != "", "total": s.Total > 0, "stream": slices.Contains(p.Settings.StreamNames(), s.Stream),
 		"code": s.Code > 0, "condition": s.Condition != "",
 		"collection": slices.Contains(parts[p.Settings.Projection], s.Collection),
-		"answer":     slices.Contains([]string{Released, Modified, Rejected, Detached, UsedUp, Expired}, s.Answer),
-		"way":        slices.Contains([]string{Requests, Replies, BothWays}, s.Way),
-		"server":     slices.Contains([]string{ServiceBus, MongoDB, Storage}, s.Server),
+		"answer":     slices.Contains(append([]string{Released, Modified, Rejected, Detached, UsedUp, Expired}, Answers...), s.Answer),
+		"program":    p.Settings.Program, "manner": slices.Contains(programPoison, s.Manner),
+		"way":    slices.Contains([]string{Requests, Replies, BothWays}, s.Way),
+		"server": slices.Contains([]string{ServiceBus, MongoDB, Storage}, s.Server),
 	}
 	for field := range strings.FieldsSeq(fields) {
 		if !has[field] {

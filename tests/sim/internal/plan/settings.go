@@ -65,6 +65,9 @@ type Settings struct {
 	ApplyTimeout   Duration `json:"applyTimeout,omitzero"`
 	// WatchProcesses is WATCH_PROCESSES.
 	WatchProcesses bool `json:"watchProcesses,omitempty"`
+	// Program means that the projection is a program of its own beside each projector
+	// (PROJECTION_URL).
+	Program bool `json:"program,omitempty"`
 	// Healthy is how many aggregates have an event every few seconds, and nothing that goes wrong
 	// with them.
 	Healthy int `json:"healthy,omitempty"`
@@ -130,6 +133,9 @@ func (s Settings) String() string {
 	}
 	if s.WatchProcesses {
 		versions += ", processes are watched"
+	}
+	if s.Program {
+		versions += ", the projection is a program of its own"
 	}
 	streams := fmt.Sprintf("%d streams", s.Streams)
 	if s.Shared {

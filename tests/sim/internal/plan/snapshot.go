@@ -106,7 +106,7 @@ func (s Step) lost() string {
 	case CommandSnapshot:
 		return fmt.Sprintf("the operator requests: snapshot %s, of %s", s.Command, s.Stream)
 	default:
-		return string(s.Kind)
+		return s.programs()
 	}
 }
 

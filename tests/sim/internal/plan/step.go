@@ -129,16 +129,18 @@ type Step struct {
 	Silent bool `json:"silent,omitempty"`
 	// Late means that what was held arrives eventually.
 	Late bool `json:"late,omitempty"`
-	// Takes means that the stranger acquires the lease that it has broken.
+	// Takes means that the stranger acquires the lease that it has broken, or that the program has
+	// another declaration when it starts again.
 	Takes bool `json:"takes,omitempty"`
 	// Early waits only until the broker has accepted a message, which does not depend on what the
 	// projector sends to it, and when.
 	Early bool `json:"early,omitempty"`
 	// Answer is the answer to sends, which are not stored: released, modified, rejected with
-	// Condition, or [Detached] with it.
+	// Condition, or [Detached] with it; of a [FailAnswers], the answer of a program.
 	Answer    string `json:"answer,omitempty"`
 	Condition string `json:"condition,omitempty"`
-	// Manner is how the event of a [Poison] fails; empty: the projection returns an error.
+	// Manner is how the event of a [Poison] fails; empty: the projection returns an error. Of a
+	// [PoisonProgram], it is what the program does.
 	Manner string `json:"manner,omitempty"`
 	// Collection is the one of the read model whose writes are refused.
 	Collection string `json:"collection,omitempty"`
