@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -31,9 +32,11 @@ type clients struct {
 	collection *mongo.Collection
 	broker     *broker.ServiceBus
 	mongoSight *mongodb.Sight
-	blob       *azblob.Client
-	claims     publish.Claims   // nil: a large event stops the stream
-	refusals   publish.Refusals // nil: a message that is permanently refused stops the stream
+	// checkpoints are those of the stream's store.
+	checkpoints checkpoints
+	claims      publish.Claims    // nil: a large event stops the stream
+	refusals    publish.Refusals  // nil: a message that is permanently refused stops the stream
+	bodies      *container.Client // of claims and refusals; nil without either
 	// openMongo sets collection and mongoSight, which are nil until it succeeds; it is nil if they
 	// are set. Only the name in a mongodb+srv URI is resolved that late, if it could not be
 	// resolved at the start.
@@ -47,6 +50,7 @@ type clients struct {
 type clientSet struct {
 	streams []*clients
 	blob    map[azure.Blob]*azblob.Client
+	stores  storeSet
 
 	mu     sync.Mutex
 	mongo  map[string]*mongo.Client  // by URI; guarded by mu
@@ -59,7 +63,7 @@ func openClients(ctx context.Context, cfgs []Config, opts Options) (*clientSet, 
 	all := &clientSet{mongo: map[string]*mongo.Client{}, sights: map[string]*mongodb.Sight{}, blob: map[azure.Blob]*azblob.Client{}}
 	credential := opts.Credential
 	for _, cfg := range cfgs {
-		if credential == nil && (cfg.ServiceBus.ConnectionString == "" || cfg.Blob.ConnectionString == "") {
+		if credential == nil && (cfg.ServiceBus.ConnectionString == "" || cfg.usesBlob() && cfg.Blob.ConnectionString == "") {
 			var err error
 			if credential, err = azure.Credential(); err != nil {
 				return nil, err
@@ -78,14 +82,22 @@ func openClients(ctx context.Context, cfgs []Config, opts Options) (*clientSet, 
 // connectStream creates the clients of one stream.
 func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential, opts Options) error {
 	blob := s.blob[cfg.Blob]
-	if blob == nil {
+	if blob == nil && cfg.usesBlob() {
 		var err error
 		if blob, err = cfg.Blob.Client(credential, blobOptionsWithoutRetries(opts.Blob)); err != nil {
 			return err
 		}
 		s.blob[cfg.Blob] = blob
 	}
-	c := &clients{blob: blob}
+	c := &clients{}
+	if cfg.checkpointsInBlob() {
+		c.checkpoints = blobCheckpoints(blob, cfg.CheckpointContainer)
+	} else {
+		var err error
+		if c.checkpoints, err = s.stores.checkpoints(cfg, opts); err != nil {
+			return err
+		}
+	}
 	open := func() error {
 		db, sight, err := s.openMongo(cfg.MongoURI, opts)
 		if err != nil {
@@ -105,12 +117,14 @@ func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential,
 		return err
 	}
 	c.broker = broker.NewServiceBus(cfg.entity(), namespace)
-	store := claim.NewStore(blob, cfg.ClaimContainer)
+	if cfg.usesClaimContainer() {
+		c.bodies = blob.ServiceClient().NewContainerClient(cfg.ClaimContainer)
+	}
 	if cfg.OnOversize == "claimcheck" {
-		c.claims = store
+		c.claims = claim.NewStore(blob, cfg.ClaimContainer)
 	}
 	if cfg.OnRefused == "park" {
-		c.refusals = store
+		c.refusals = claim.NewStore(blob, cfg.ClaimContainer)
 	}
 	s.streams = append(s.streams, c)
 	return nil
@@ -168,6 +182,7 @@ func (s *clientSet) close(ctx context.Context) {
 		closing.Go(func() { c.broker.Close(ctx) })
 	}
 	closing.Wait()
+	s.stores.close(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, db := range s.mongo {

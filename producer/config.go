@@ -37,7 +37,7 @@ type Config struct {
 	// name as its prefix, such as ORDERS_MONGODB_COLLECTION, is a setting of that stream alone; all
 	// others are shared.
 	Streams []string `envconfig:"STREAMS"`
-	// Stream names the collection with its settings. It owns the checkpoint blob STREAM.json and is
+	// Stream names the collection with its settings. It owns the checkpoint STREAM.json and is
 	// part of every message id. Default: DATABASE.COLLECTION.
 	Stream string `envconfig:"STREAM_NAME"`
 
@@ -48,6 +48,15 @@ type Config struct {
 	// Administration is the URL of an emulator's administration, if it differs from its namespace.
 	// Only commands use it.
 	Administration string `envconfig:"SERVICE_BUS_ADMINISTRATION"`
+
+	// CheckpointStore is where the checkpoint and the lease are: blob, mongodb, or the name of a
+	// store that the program passes as Options.Store.
+	CheckpointStore string `envconfig:"CHECKPOINT_STORE" default:"blob"`
+	// CheckpointMongoURI is the connection string of the deployment with the checkpoint: a secret.
+	// It may be that of the source.
+	CheckpointMongoURI string `envconfig:"CHECKPOINT_MONGODB_URI" secret:"true"`
+	// CheckpointMongoDatabase holds the checkpoint, in the collection sluice_checkpoints.
+	CheckpointMongoDatabase string `envconfig:"CHECKPOINT_MONGODB_DATABASE"`
 
 	azure.Blob
 	// CheckpointContainer holds the checkpoint blobs; it is created if it is missing and that is
@@ -189,6 +198,9 @@ func (c *Config) usesClaimContainer() bool {
 	return c.OnOversize == "claimcheck" || c.OnRefused == "park"
 }
 
+// usesBlob reports whether a storage account is used at all.
+func (c *Config) usesBlob() bool { return c.checkpointsInBlob() || c.usesClaimContainer() }
+
 func (c *Config) entity() string { return c.Topic + c.Queue } // exactly one is set
 
 func (c *Config) format() envelope.Format {
@@ -222,6 +234,7 @@ func (c *Config) electionConfig(instance string) leader.Config {
 		StandbyPoll:       c.StandbyPoll,
 		StopTimeout:       c.ShutdownTimeout,
 		AwaitCheckpoint:   c.StartFrom == "checkpoint",
+		Store:             c.storeName(),
 	}
 }
 
@@ -327,10 +340,11 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 		instance = telemetry.Instance()
 	}
 	stream := &operator.Stream{
-		Name:           c.Stream,
-		Container:      clients.blob.ServiceClient().NewContainerClient(c.CheckpointContainer),
-		OtherContainer: clients.blob.ServiceClient().NewContainerClient,
-		Collection:     clients.collection,
+		Name:       c.Stream,
+		Open:       clients.checkpoints.open,
+		OtherStore: clients.checkpoints.other,
+		Container:  clients.checkpoints.container,
+		Collection: clients.collection,
 		Entity: operator.Entity{
 			Name: c.entity(), Queue: c.Queue != "",
 			Administer: func() (*admin.Client, error) {
@@ -373,8 +387,6 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 		},
 		Cluster: func(ctx context.Context) string { return clusterIdentity(ctx, clients.collection.Database().Client()) },
 	}
-	if c.usesClaimContainer() {
-		stream.Checks.Claims = clients.blob.ServiceClient().NewContainerClient(c.ClaimContainer)
-	}
+	stream.Checks.Claims = clients.bodies
 	return stream, nil
 }

@@ -69,6 +69,13 @@ func loadStreams() ([]Config, error) {
 func loadStream(prefix string) (Config, error) {
 	var c Config
 	err := settings.LoadWithPrefix(&c, prefix)
+	_, shared := os.LookupEnv("START_FROM")
+	_, own := os.LookupEnv(prefix + "START_FROM")
+	if !c.checkpointsInBlob() && !shared && !own {
+		problems, _ := errors.AsType[settings.Problems](err)
+		err = append(problems, fmt.Errorf("START_FROM: is required with CHECKPOINT_STORE=%s. If the stream has been published with another "+
+			"store, a new checkpoint would lose its backlog: use checkpoint, which creates none", c.CheckpointStore))
+	}
 	if c.Stream == "" {
 		c.Stream = c.Database + "." + c.Collection
 	}

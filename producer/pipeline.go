@@ -33,7 +33,7 @@ type replica struct {
 	tracer         trace.Tracer // may be nil
 	log            *slog.Logger
 	// checkpoint holds the last failure; only the election reads and writes the record.
-	checkpoint   *checkpoint.Blob
+	checkpoint   *checkpoint.Checkpoint
 	dependencies dependencies
 	active       atomic.Pointer[activeTerm] // nil while standing by
 	failure      atomic.Pointer[error]      // why the stream is stopped; nil while it runs

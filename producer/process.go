@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
-	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/retry"
@@ -38,10 +37,10 @@ type process struct {
 func (p *process) addStream(cfg Config, clients *clients, registry prometheus.Registerer, tracer trace.Tracer, log *slog.Logger) {
 	log = log.With(telemetry.KeyStream, cfg.Stream)
 	registry = prometheus.WrapRegistererWith(prometheus.Labels{telemetry.LabelStream: cfg.Stream}, registry)
-	blob := checkpoint.NewBlob(clients.blob.ServiceClient().NewContainerClient(cfg.CheckpointContainer), cfg.Stream)
+	point := clients.checkpoints.open(cfg.Stream)
 	s := &replica{
 		cfg: cfg, instance: p.instance, clients: clients,
-		publishMetrics: publish.NewMetrics(registry), readMetrics: changes.NewMetrics(registry), tracer: tracer, log: log, checkpoint: blob,
+		publishMetrics: publish.NewMetrics(registry), readMetrics: changes.NewMetrics(registry), tracer: tracer, log: log, checkpoint: point,
 	}
 	election := cfg.electionConfig(p.instance)
 	election.Metrics = leader.NewMetrics(registry)
@@ -49,7 +48,7 @@ func (p *process) addStream(cfg Config, clients *clients, registry prometheus.Re
 		election.ReportLease = func(lease string) { p.reportLease(cfg.Stream, lease) }
 	}
 	election.Yield = func() time.Duration { return p.yield(s) }
-	s.election = leader.New(election, blob, blob, log)
+	s.election = leader.New(election, point, point, log)
 	s.types = changes.NewTypeWatcher(s.readMetrics, log)
 	s.registerMetrics(registry)
 	p.streams = append(p.streams, s)

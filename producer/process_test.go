@@ -123,7 +123,7 @@ func able(t *testing.T) *replica {
 type leased struct{ leader.Records }
 
 func (leased) Read(context.Context) (checkpoint.Snapshot, error) {
-	return checkpoint.Snapshot{Leased: true, ETag: "1"}, nil
+	return checkpoint.Snapshot{Leased: true, Tag: "1"}, nil
 }
 
 func TestAReplicaIsReadyWhileAnyOfItsStreamsIsWell(t *testing.T) {

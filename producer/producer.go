@@ -28,6 +28,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-cdc/sluice/producer/store"
 	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/shared/health"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -45,6 +46,9 @@ type Options struct {
 	ServiceBus *azservicebus.ClientOptions
 	Blob       *azblob.ClientOptions
 	Mongo      func(*options.ClientOptions)
+	// Store opens the checkpoint store that CHECKPOINT_STORE names, if that is neither blob nor
+	// mongodb; a store that is an io.Closer is closed at the end. Nil: there is no other store.
+	Store func(name string) (store.Store, error)
 	// Administration is used by the command doctor, which reads the entity's properties.
 	Administration *azcore.ClientOptions
 	// Tracer makes spans, from reading an event to its acknowledgement; nil makes none.

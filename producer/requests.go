@@ -7,33 +7,32 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/store"
 	"github.com/sluice-cdc/sluice/shared/outage"
 )
 
-// requests brings what an operator requests of a stream's snapshot from the blob beside the
-// checkpoint to the reader, and the answer back. It is made for one term.
+// requests brings what an operator requests of a stream's snapshot from beside the checkpoint to
+// the reader, and the answer back. It is made for one term.
 type requests struct {
-	blob     *checkpoint.Blob
-	instance string
-	outage   *outage.Outage
-	answers  chan struct{} // an answer is to be written
+	checkpoint *checkpoint.Checkpoint
+	instance   string
+	outage     *outage.Outage
+	answers    chan struct{} // an answer is to be written
 
 	mu      sync.Mutex
 	waiting *checkpoint.Request // for the reader; nil if none waits
-	etag    azcore.ETag         // of the request that was read last
-	answer  *checkpoint.Request // to be written, over the ETag over; nil if none is
-	over    azcore.ETag
+	tag     store.Tag           // of the request that was read last
+	answer  *checkpoint.Request // to be written, over the tag over; nil if none is
+	over    store.Tag
 	seen    string // the id of the request that was answered last
 }
 
 var _ changes.Requests = (*requests)(nil)
 
-func newRequests(blob *checkpoint.Blob, instance string, log *slog.Logger) *requests {
-	return &requests{blob: blob, instance: instance, outage: outage.New(log, "requests of operators"), answers: make(chan struct{}, 1)}
+func newRequests(c *checkpoint.Checkpoint, instance string, log *slog.Logger) *requests {
+	return &requests{checkpoint: c, instance: instance, outage: outage.New(log, "requests of operators"), answers: make(chan struct{}, 1)}
 }
 
 // Waiting returns the request that waits for an answer; nil without one.
@@ -51,7 +50,7 @@ func (q *requests) Answer(r *checkpoint.Request, refused error) {
 		answer.Refused = refused.Error()
 	}
 	q.mu.Lock()
-	q.waiting, q.answer, q.over, q.seen = nil, &answer, q.etag, r.ID
+	q.waiting, q.answer, q.over, q.seen = nil, &answer, q.tag, r.ID
 	q.mu.Unlock()
 	select {
 	case q.answers <- struct{}{}:
@@ -100,12 +99,12 @@ func (q *requests) exchange(ctx context.Context) {
 // there is nothing to answer.
 func (q *requests) write(ctx context.Context) error {
 	q.mu.Lock()
-	answer, etag := q.answer, q.over
+	answer, tag := q.answer, q.over
 	q.mu.Unlock()
 	if answer == nil {
 		return nil
 	}
-	if err := q.blob.WriteRequest(ctx, *answer, etag); err != nil && !errors.Is(err, checkpoint.ErrChanged) {
+	if err := q.checkpoint.WriteRequest(ctx, *answer, tag); err != nil && !errors.Is(err, checkpoint.ErrChanged) {
 		return err
 	}
 	q.mu.Lock()
@@ -118,7 +117,7 @@ func (q *requests) write(ctx context.Context) error {
 
 // read reads the last request, and keeps it for the reader if it waits for an answer.
 func (q *requests) read(ctx context.Context) error {
-	r, etag, err := q.blob.LastRequest(ctx)
+	r, tag, err := q.checkpoint.LastRequest(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,7 +127,7 @@ func (q *requests) read(ctx context.Context) error {
 	case !r.Waiting():
 		q.waiting = nil // it was withdrawn
 	case r.ID != q.seen:
-		q.waiting, q.etag = r, etag
+		q.waiting, q.tag = r, tag
 	}
 	return nil
 }

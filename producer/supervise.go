@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/supervise"
@@ -68,7 +67,7 @@ func releaseAll(ctx context.Context, cfgs []Config, held map[string]string, ende
 		releases.Go(func() {
 			log := opts.Logger.With(telemetry.KeyStream, cfg.Stream)
 			log.Error("the producer's process ended without releasing its lease; releasing it", telemetry.KeyError, ended)
-			if err := cfg.release(ctx, lease, credential, opts.Blob); err != nil {
+			if err := cfg.release(ctx, lease, credential, opts); err != nil {
 				log.Error("cannot release the lease; another replica takes over after TAKEOVER_AFTER", telemetry.KeyError, err)
 			}
 		})
@@ -77,22 +76,15 @@ func releaseAll(ctx context.Context, cfgs []Config, held map[string]string, ende
 
 // release releases a lease whose holder has died. credential is called only if the settings have no
 // connection string.
-func (c *Config) release(ctx context.Context, lease string, credential func() (azcore.TokenCredential, error), options *azblob.ClientOptions) error {
-	var identity azcore.TokenCredential
-	if c.Blob.ConnectionString == "" {
-		var err error
-		if identity, err = credential(); err != nil {
-			return err
-		}
-	}
-	client, err := c.Blob.Client(identity, blobOptionsWithoutRetries(options))
+func (c *Config) release(ctx context.Context, lease string, credential func() (azcore.TokenCredential, error), opts Options) error {
+	point, closeStore, err := checkpointOf(*c, credential, opts)
 	if err != nil {
 		return err
 	}
-	blob := checkpoint.NewBlob(client.ServiceClient().NewContainerClient(c.CheckpointContainer), c.Stream)
+	defer closeStore(context.WithoutCancel(ctx))
 	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
 	for {
-		err := blob.Release(ctx, lease)
+		err := point.Release(ctx, lease)
 		if err == nil || errors.Is(err, checkpoint.ErrLeaseLost) {
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
+	mongodbstore "github.com/sluice-cdc/sluice/producer/store/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -18,8 +19,10 @@ func (c *Config) Validate() error {
 	p.Add(c.ServiceBus.Validate())
 	p.Require((c.Topic == "") != (c.Queue == ""), "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one of them")
 	p.Add(c.ServiceBus.ValidateAdministration(c.Administration))
-	p.Add(c.Blob.Validate())
-	p.Add(settings.ContainerName("BLOB_CONTAINER", c.CheckpointContainer))
+	if c.usesBlob() {
+		p.Add(c.Blob.Validate())
+	}
+	c.validateStore(&p)
 	p.Require(len(c.Stream) <= 256 && !strings.ContainsAny(c.Stream, "\n\\"),
 		"STREAM_NAME: must have at most 256 characters, and neither a newline nor a backslash")
 
@@ -59,7 +62,7 @@ func (c *Config) Validate() error {
 	if c.usesClaimContainer() {
 		p.Add(settings.ContainerName("CLAIM_CHECK_CONTAINER", c.ClaimContainer))
 	}
-	p.Require(c.ClaimContainer != c.CheckpointContainer || !c.usesClaimContainer(),
+	p.Require(c.ClaimContainer != c.CheckpointContainer || !c.usesClaimContainer() || !c.checkpointsInBlob(),
 		"CLAIM_CHECK_CONTAINER: must not be BLOB_CONTAINER (%s): old claim checks are deleted there, and checkpoints never may be", c.CheckpointContainer)
 	p.Add(settings.Between("MAX_IN_FLIGHT_EVENTS", c.MaxInFlightEvents, 1, 1_000_000))
 	p.Add(settings.AtLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1))
@@ -70,6 +73,26 @@ func (c *Config) Validate() error {
 	}
 	p.Require(c.StatusInterval >= 0, "STATUS_INTERVAL: must not be negative; 0 turns it off")
 	return p.Err()
+}
+
+// leaseWithoutExpiry is the default of LEASE_DURATION, which has no meaning for a lease without
+// expiry.
+const leaseWithoutExpiry = 15 * time.Second
+
+// validateStore checks the settings of the checkpoint store.
+func (c *Config) validateStore(p *settings.Checks) {
+	if c.checkpointsInBlob() {
+		p.Add(settings.ContainerName("BLOB_CONTAINER", c.CheckpointContainer))
+		return
+	}
+	p.Require(c.LeaseTakeover != "expiry", "LEASE_TAKEOVER: must be break with CHECKPOINT_STORE=%s: its leases do not expire", c.CheckpointStore)
+	p.Require(c.LeaseDuration == leaseWithoutExpiry, "LEASE_DURATION: has no meaning with CHECKPOINT_STORE=%s: its leases do not expire", c.CheckpointStore)
+	if c.CheckpointStore != storeMongo {
+		return
+	}
+	p.Add(settings.CheckMongoURI("CHECKPOINT_MONGODB_URI", c.CheckpointMongoURI), settings.MongoDatabase("CHECKPOINT_MONGODB_DATABASE", c.CheckpointMongoDatabase))
+	p.Require(c.CheckpointMongoDatabase != c.Database || c.Collection != mongodbstore.Collection,
+		"CHECKPOINT_MONGODB_DATABASE: the checkpoint would be in the watched collection %s.%s: every heartbeat would be a change of it", c.Database, c.Collection)
 }
 
 // validateSnapshots refuses snapshots that would lose changes or publish them twice.

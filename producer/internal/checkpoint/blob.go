@@ -3,8 +3,6 @@ package checkpoint
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -17,192 +15,125 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"github.com/sluice-cdc/sluice/producer/store"
 )
 
-// maxRecordBytes bounds what Read loads into memory, and therefore what is written. A record has
-// about 1 KB, but its token contains the document's _id: it is part of a change event, which
-// MongoDB limits to 16 MB.
-const maxRecordBytes = 17 << 20
-
-// Snapshot is the record as it was read, with the ETag for a conditional write.
-type Snapshot struct {
-	Record Record
-	ETag   azcore.ETag
-	// Leased reports whether a replica held the lease at that moment.
-	Leased bool
-	// LeaseState is the service's lease state, for operators: available, leased, expired, breaking
-	// or broken.
-	LeaseState string
-}
-
-// Blob is the checkpoint of one stream in Blob storage. Its methods are safe for concurrent use.
-// The client must have been created with Retry.MaxRetries: -1, so that the SDK repeats no request:
-// the repeat of a conditional write whose response was lost would be refused.
-type Blob struct {
-	stream      string
-	container   *container.Client
-	blob        *blockblob.Client
-	beganMarker *blockblob.Client
-}
-
-// NewBlob returns the checkpoint blob of a stream: STREAM.json in the container.
-func NewBlob(c *container.Client, stream string) *Blob {
-	return &Blob{
-		stream: stream, container: c, blob: c.NewBlockBlobClient(stream + ".json"), beganMarker: c.NewBlockBlobClient(stream + markSuffix),
-	}
-}
-
-// Read reads the record. It needs no lease. Errors: [ErrNotFound], [ErrUnreadable], or the
-// service's.
-func (b *Blob) Read(ctx context.Context) (Snapshot, error) {
-	response, err := b.blob.DownloadStream(ctx, nil)
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("read checkpoint: %w", translate(err))
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecordBytes+1))
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("read checkpoint: %w", err)
-	}
-	if len(text) > maxRecordBytes {
-		return Snapshot{}, fmt.Errorf("read checkpoint: %w: it is larger than %d bytes", ErrUnreadable, maxRecordBytes)
-	}
-	snapshot := Snapshot{ETag: *response.ETag}
-	if err := json.Unmarshal(text, &snapshot.Record); err != nil {
-		if !errors.Is(err, ErrUnreadable) {
-			err = fmt.Errorf("%w: %w", ErrUnreadable, err)
-		}
-		return Snapshot{}, fmt.Errorf("read checkpoint: %w", err)
-	}
-	if found := snapshot.Record.Stream; found != b.stream {
-		return Snapshot{}, fmt.Errorf("read checkpoint: %w: it belongs to stream %q", ErrUnreadable, found)
-	}
-	if state := response.LeaseState; state != nil {
-		snapshot.LeaseState = string(*state)
-		snapshot.Leased = *state == lease.StateTypeLeased || *state == lease.StateTypeBreaking
-	}
-	return snapshot, nil
-}
-
-// Create writes the first record of a stream, and creates the container if necessary. Errors:
-// [ErrChanged] if the blob exists already, [ErrGone] if it once existed, or the service's.
-func (b *Blob) Create(ctx context.Context, r Record) error {
-	if err := b.Missing(ctx); err != nil {
-		return fmt.Errorf("create checkpoint: %w", err)
-	}
-	return b.Restore(ctx, r)
-}
-
-// Restore is Create for a stream that has had a leader: it recreates the checkpoint. Errors:
-// [ErrChanged] if the blob exists, or the service's.
-func (b *Blob) Restore(ctx context.Context, r Record) error {
-	conditions := &blob.AccessConditions{
+// absent is the condition that a blob does not exist.
+func absent() *blob.AccessConditions {
+	return &blob.AccessConditions{
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
 	}
-	_, err := b.upload(ctx, r, conditions)
-	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
-		if _, err := b.container.Create(ctx, nil); err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
-			return fmt.Errorf("create checkpoint container: %w", err)
-		}
-		_, err = b.upload(ctx, r, conditions)
-	}
-	if err != nil {
-		return fmt.Errorf("create checkpoint: %w", translate(err))
-	}
-	return nil
 }
 
-// Write replaces the record under the lease, if it still has this ETag. Errors: [ErrChanged],
-// [ErrLeaseLost], [ErrNotFound], or the service's; after any other error it is unknown whether the
-// record was written.
-func (b *Blob) Write(ctx context.Context, r Record, leaseID string, etag azcore.ETag) (azcore.ETag, error) {
-	written, err := b.upload(ctx, r, &blob.AccessConditions{
-		LeaseAccessConditions:    &blob.LeaseAccessConditions{LeaseID: &leaseID},
-		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag},
-	})
-	if err != nil {
-		return "", fmt.Errorf("write checkpoint: %w", translate(err))
-	}
-	return written, nil
+// unchanged is the condition that a blob has this ETag.
+func unchanged(tag store.Tag) *blob.ModifiedAccessConditions {
+	return &blob.ModifiedAccessConditions{IfMatch: new(azcore.ETag(tag))}
 }
 
-func (b *Blob) upload(ctx context.Context, r Record, conditions *blob.AccessConditions) (azcore.ETag, error) {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return "", err
-	}
-	if len(text) > maxRecordBytes {
-		return "", fmt.Errorf("the record has %d bytes, of which no version reads more than %d", len(text), maxRecordBytes)
-	}
-	response, err := b.blob.Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
+func upload(ctx context.Context, to *blockblob.Client, text []byte, conditions *blob.AccessConditions) (store.Tag, error) {
+	response, err := to.Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
 		AccessConditions: conditions,
 		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("application/json")},
 	})
 	if err != nil {
-		return "", err
+		return "", translate(err)
 	}
-	return *response.ETag, nil
+	return store.Tag(*response.ETag), nil
 }
 
-// Acquire acquires the free lease of a record that still has this ETag, for d (15 to 60 s, whole
-// seconds). Errors: [ErrLeaseHeld], [ErrChanged], or the service's.
-func (b *Blob) Acquire(ctx context.Context, leaseID string, d time.Duration, etag azcore.ETag) error {
-	client, err := b.lease(leaseID)
+func download(ctx context.Context, from *blockblob.Client) ([]byte, blob.DownloadStreamResponse, error) {
+	response, err := from.DownloadStream(ctx, nil)
 	if err != nil {
-		return err
+		return nil, response, translate(err)
 	}
-	_, err = client.AcquireLease(ctx, int32(d/time.Second), &lease.BlobAcquireOptions{
-		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag},
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecordBytes+1))
+	if err == nil && len(text) > maxRecordBytes {
+		err = fmt.Errorf("%w: it is larger than %d bytes", ErrUnreadable, maxRecordBytes)
+	}
+	return text, response, err
+}
+
+// leasedBlob is a record in a blob, with the lease of the service.
+type leasedBlob struct {
+	container *container.Client
+	blob      *blockblob.Client
+}
+
+var _ leasedObject = (*leasedBlob)(nil)
+
+func (b *leasedBlob) read(ctx context.Context) ([]byte, Snapshot, error) {
+	text, response, err := download(ctx, b.blob)
+	if err != nil {
+		return nil, Snapshot{}, err
+	}
+	snapshot := Snapshot{Tag: store.Tag(*response.ETag)}
+	if state := response.LeaseState; state != nil {
+		snapshot.LeaseState = string(*state)
+		snapshot.Leased = *state == lease.StateTypeLeased || *state == lease.StateTypeBreaking
+	}
+	return text, snapshot, nil
+}
+
+// create also creates the container if necessary.
+func (b *leasedBlob) create(ctx context.Context, text []byte) error {
+	_, err := upload(ctx, b.blob, text, absent())
+	if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+		if _, err := b.container.Create(ctx, nil); err != nil && !bloberror.HasCode(err, bloberror.ContainerAlreadyExists) {
+			return fmt.Errorf("create the container: %w", err)
+		}
+		_, err = upload(ctx, b.blob, text, absent())
+	}
+	return err
+}
+
+func (b *leasedBlob) write(ctx context.Context, text []byte, leaseID string, tag store.Tag) (store.Tag, error) {
+	return upload(ctx, b.blob, text, &blob.AccessConditions{
+		LeaseAccessConditions: &blob.LeaseAccessConditions{LeaseID: &leaseID}, ModifiedAccessConditions: unchanged(tag),
 	})
-	if err != nil {
-		return fmt.Errorf("acquire lease: %w", translate(err))
-	}
-	return nil
 }
 
-// Renew restarts the lease's duration. Errors: [ErrLeaseLost], or the service's.
-func (b *Blob) Renew(ctx context.Context, leaseID string) error {
+func (b *leasedBlob) acquire(ctx context.Context, leaseID string, d time.Duration, tag store.Tag) error {
 	client, err := b.lease(leaseID)
 	if err != nil {
 		return err
 	}
-	if _, err := client.RenewLease(ctx, nil); err != nil {
-		return fmt.Errorf("renew lease: %w", translate(err))
-	}
-	return nil
+	_, err = client.AcquireLease(ctx, int32(d/time.Second), &lease.BlobAcquireOptions{ModifiedAccessConditions: unchanged(tag)})
+	return translate(err)
 }
 
-// Release releases the lease. Errors: [ErrLeaseLost], or the service's.
-func (b *Blob) Release(ctx context.Context, leaseID string) error {
+func (b *leasedBlob) renew(ctx context.Context, leaseID string) error {
 	client, err := b.lease(leaseID)
 	if err != nil {
 		return err
 	}
-	if _, err := client.ReleaseLease(ctx, nil); err != nil {
-		return fmt.Errorf("release lease: %w", translate(err))
-	}
-	return nil
+	_, err = client.RenewLease(ctx, nil)
+	return translate(err)
 }
 
-// Break breaks the lease of another holder at once, if the record still has this ETag: a holder
-// that wrote meanwhile keeps it. Errors: [ErrChanged], or the service's; a free lease is not an
-// error.
-func (b *Blob) Break(ctx context.Context, etag azcore.ETag) error {
+func (b *leasedBlob) release(ctx context.Context, leaseID string) error {
+	client, err := b.lease(leaseID)
+	if err != nil {
+		return err
+	}
+	_, err = client.ReleaseLease(ctx, nil)
+	return translate(err)
+}
+
+func (b *leasedBlob) breakLease(ctx context.Context, tag store.Tag) error {
 	client, err := b.lease("")
 	if err != nil {
 		return err
 	}
-	_, err = client.BreakLease(ctx, &lease.BlobBreakOptions{
-		BreakPeriod:              new(int32(0)),
-		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag},
-	})
-	if err != nil && !bloberror.HasCode(err, bloberror.LeaseNotPresentWithLeaseOperation) {
-		return fmt.Errorf("break lease: %w", translate(err))
+	_, err = client.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32(0)), ModifiedAccessConditions: unchanged(tag)})
+	if bloberror.HasCode(err, bloberror.LeaseNotPresentWithLeaseOperation) {
+		return nil
 	}
-	return nil
+	return translate(err)
 }
 
-func (b *Blob) lease(id string) (*lease.BlobClient, error) {
+func (b *leasedBlob) lease(id string) (*lease.BlobClient, error) {
 	options := &lease.BlobClientOptions{}
 	if id != "" {
 		options.LeaseID = &id
@@ -212,4 +143,52 @@ func (b *Blob) lease(id string) (*lease.BlobClient, error) {
 		return nil, fmt.Errorf("open lease client: %w", err)
 	}
 	return client, nil
+}
+
+// containerStore is a store of blobs. It creates no container.
+type containerStore struct{ container *container.Client }
+
+var _ store.Store = containerStore{}
+
+// Container returns the store of a container's blobs. Their tags are ETags, which Blob storage
+// never repeats.
+func Container(c *container.Client) store.Store { return containerStore{c} }
+
+// Get implements [store.Store].
+func (s containerStore) Get(ctx context.Context, name string) (store.Object, error) {
+	text, response, err := download(ctx, s.container.NewBlockBlobClient(name))
+	if err != nil {
+		return store.Object{}, err
+	}
+	return store.Object{Data: text, Tag: store.Tag(*response.ETag)}, nil
+}
+
+// Put implements [store.Store].
+func (s containerStore) Put(ctx context.Context, name string, data []byte, tag store.Tag) (store.Tag, error) {
+	return upload(ctx, s.container.NewBlockBlobClient(name), data, &blob.AccessConditions{ModifiedAccessConditions: unchanged(tag)})
+}
+
+// Create implements [store.Store].
+func (s containerStore) Create(ctx context.Context, name string, data []byte) (store.Tag, error) {
+	return upload(ctx, s.container.NewBlockBlobClient(name), data, absent())
+}
+
+// List implements [store.Store].
+func (s containerStore) List(ctx context.Context, prefix string) (names []string, err error) {
+	for pager := s.container.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix}); pager.More(); {
+		page, err := pager.NextPage(ctx)
+		if err != nil {
+			return nil, translate(err)
+		}
+		for _, item := range page.Segment.BlobItems {
+			names = append(names, *item.Name)
+		}
+	}
+	return names, nil
+}
+
+// Delete implements [store.Store].
+func (s containerStore) Delete(ctx context.Context, name string) error {
+	_, err := s.container.NewBlobClient(name).Delete(ctx, nil)
+	return translate(err)
 }

@@ -7,15 +7,17 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
+
+	"github.com/sluice-cdc/sluice/producer/store"
 )
 
-// Errors of requests to the blob. All others (throttling, timeouts, an unreachable network) do not
+// Errors of requests to the store. All others (throttling, timeouts, an unreachable network) do not
 // show who leads, and are retried.
 var (
-	// ErrNotFound: the blob or its container does not exist.
-	ErrNotFound = errors.New("checkpoint blob not found")
-	// ErrChanged: another client replaced the record since it was read, or created it first.
-	ErrChanged = errors.New("checkpoint was changed by another client")
+	// ErrNotFound: the object, or the blob container, does not exist.
+	ErrNotFound = store.ErrNotFound
+	// ErrChanged: another client replaced the object since it was read, or created it first.
+	ErrChanged = store.ErrChanged
 	// ErrLeaseHeld: another client holds the lease.
 	ErrLeaseHeld = errors.New("lease is held by another client")
 	// ErrLeaseLost: the client no longer holds the lease under which it made the request.

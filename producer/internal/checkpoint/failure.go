@@ -1,26 +1,20 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 )
 
-// failureSuffix is the suffix of the blob beside a checkpoint that holds the stream's last failure.
-// No stream's own blob can have such a name: those end in .json.
+// failureSuffix is the suffix of the object beside a checkpoint that holds the stream's last
+// failure. No stream's own object can have such a name: those end in .json.
 //
-// It is a separate blob because anything else could do harm. Writing the checkpoint's metadata
-// would change its ETag, by which a leader knows that no other client wrote, and would need the
-// lease, which a failing replica may not have or may just have released. Only the operator's
-// commands read this blob. The replica that fails last writes it, unconditionally.
+// It is a separate object because anything else could do harm. Writing the checkpoint would change
+// its tag, by which a leader knows that no other client wrote, and would need the lease, which a
+// failing replica may not have or may just have released. Only the operator's commands read this
+// object. The replica that fails last writes it, whatever it replaces.
 const failureSuffix = ".json.failure"
 
 // Failure describes why a replica stopped publishing a stream, for operators.
@@ -55,37 +49,43 @@ func (f Failure) Resolved(now Snapshot) bool {
 	return now.Leased && (record.Epoch > f.Epoch || !f.Led)
 }
 
-// WriteFailure writes the stream's last failure beside its checkpoint. Errors are the service's;
+// WriteFailure writes the stream's last failure beside its checkpoint. Errors are the store's;
 // nothing depends on it.
-func (b *Blob) WriteFailure(ctx context.Context, f Failure) error {
+func (c *Checkpoint) WriteFailure(ctx context.Context, f Failure) error {
 	text, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("write the last failure: %w", err)
 	}
-	_, err = b.container.NewBlockBlobClient(b.stream+failureSuffix).Upload(ctx, streaming.NopCloser(bytes.NewReader(text)),
-		&blockblob.UploadOptions{HTTPHeaders: &blob.HTTPHeaders{BlobContentType: new("application/json")}})
+	for range maxConflicts {
+		if _, err = c.beside.Create(ctx, c.stream+failureSuffix, text); !errors.Is(err, ErrChanged) {
+			break
+		}
+		before, missing := c.beside.Get(ctx, c.stream+failureSuffix)
+		if err = missing; err == nil {
+			_, err = c.beside.Put(ctx, c.stream+failureSuffix, text, before.Tag)
+		}
+		if !errors.Is(err, ErrChanged) && !errors.Is(err, ErrNotFound) {
+			break
+		}
+	}
 	if err != nil {
-		return fmt.Errorf("keep the last failure: %w", translate(err))
+		return fmt.Errorf("keep the last failure: %w", err)
 	}
 	return nil
 }
 
 // LastFailure reads the failure that WriteFailure wrote. It returns nil without one. Errors
-// are the service's.
-func (b *Blob) LastFailure(ctx context.Context) (*Failure, error) {
-	response, err := b.container.NewBlobClient(b.stream+failureSuffix).DownloadStream(ctx, nil)
-	if err = translate(err); errors.Is(err, ErrNotFound) {
+// are the store's.
+func (c *Checkpoint) LastFailure(ctx context.Context) (*Failure, error) {
+	object, err := c.beside.Get(ctx, c.stream+failureSuffix)
+	if errors.Is(err, ErrNotFound) {
 		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("read the last failure: %w", err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecordBytes))
-	if err != nil {
-		return nil, fmt.Errorf("read the last failure: %w", err)
 	}
 	var f Failure
-	if err := json.Unmarshal(text, &f); err != nil {
+	if err == nil {
+		err = json.Unmarshal(object.Data, &f)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read the last failure: %w", err)
 	}
 	return &f, nil

@@ -1,12 +1,13 @@
-// Package checkpoint stores how far a stream has been published and who leads it: one blob per
-// stream, with one JSON record, leased by the leader.
+// Package checkpoint stores how far a stream has been published and who leads it: one object per
+// stream, with one JSON record, leased by the leader. It is a blob with the lease of Blob storage
+// (blob.go), or an object of any [store.Store] that also holds the lease (stored_lease.go).
 //
-// Guaranteed: a record is only replaced by the holder of the blob's lease, and only if no other
-// client replaced it since that holder last read it (lease id and If-Match on every write).
-// Therefore its epoch never goes back. The epoch of a copy is older: an operator who restores a
-// lost record from a copy must raise its epoch above those of all leaders since the copy.
+// Guaranteed: a record is only replaced by the holder of the lease, and only if no other client
+// replaced it since that holder last read it (lease id and tag on every write). Therefore its epoch
+// never goes back. The epoch of a copy is older: an operator who restores a lost record from a copy
+// must raise its epoch above those of all leaders since the copy.
 //
-// A stream that has had a leader has a marker beside its checkpoint, in a blob of its own. So even
+// A stream that has had a leader has a marker beside its checkpoint, in an object of its own. So even
 // a process that has just started can distinguish a deleted checkpoint from one that never existed.
 //
 // Not guaranteed: that the holder of the lease still runs; package leader handles that. Nor that a

@@ -1,25 +1,19 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/sluice-cdc/sluice/producer/store"
 )
 
-// requestSuffix is the suffix of the blob beside a checkpoint that holds an operator's last request
-// for a snapshot. No stream's own blob can have such a name: those end in .json.
+// requestSuffix is the suffix of the object beside a checkpoint that holds an operator's last
+// request for a snapshot. No stream's own object can have such a name: those end in .json.
 //
-// It is a separate blob because only the leader changes the checkpoint. The operator replaces a
+// It is a separate object because only the leader changes the checkpoint. The operator replaces a
 // request that is answered, and the leader writes its answer into the request.
 const requestSuffix = ".json.request"
 
@@ -66,43 +60,34 @@ func (r *Request) Waiting() bool {
 }
 
 // LastRequest reads the last request of an operator. It returns nil without one. Errors are the
-// service's.
-func (b *Blob) LastRequest(ctx context.Context) (*Request, azcore.ETag, error) {
-	response, err := b.container.NewBlobClient(b.stream+requestSuffix).DownloadStream(ctx, nil)
-	if err = translate(err); errors.Is(err, ErrNotFound) {
+// store's.
+func (c *Checkpoint) LastRequest(ctx context.Context) (*Request, store.Tag, error) {
+	object, err := c.beside.Get(ctx, c.stream+requestSuffix)
+	if errors.Is(err, ErrNotFound) {
 		return nil, "", nil
 	} else if err != nil {
 		return nil, "", fmt.Errorf("read the operator's request: %w", err)
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxRecordBytes))
-	if err != nil {
-		return nil, "", fmt.Errorf("read the operator's request: %w", err)
-	}
 	var r Request
-	if err := json.Unmarshal(text, &r); err != nil {
+	if err := json.Unmarshal(object.Data, &r); err != nil {
 		return nil, "", fmt.Errorf("read the operator's request: %w: %w", ErrUnreadable, err)
 	}
-	return &r, *response.ETag, nil
+	return &r, object.Tag, nil
 }
 
-// WriteRequest replaces the request that has this ETag, or creates the first one if etag is empty.
-// Errors: [ErrChanged], or the service's.
-func (b *Blob) WriteRequest(ctx context.Context, r Request, etag azcore.ETag) error {
+// WriteRequest replaces the request that has this tag, or creates the first one if tag is empty.
+// Errors: [ErrChanged], or the store's.
+func (c *Checkpoint) WriteRequest(ctx context.Context, r Request, tag store.Tag) error {
 	text, err := json.Marshal(r)
+	switch {
+	case err != nil:
+	case tag == "":
+		_, err = c.beside.Create(ctx, c.stream+requestSuffix, text)
+	default:
+		_, err = c.beside.Put(ctx, c.stream+requestSuffix, text, tag)
+	}
 	if err != nil {
 		return fmt.Errorf("write the request: %w", err)
-	}
-	conditions := &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)}
-	if etag != "" {
-		conditions = &blob.ModifiedAccessConditions{IfMatch: &etag}
-	}
-	_, err = b.container.NewBlockBlobClient(b.stream+requestSuffix).Upload(ctx, streaming.NopCloser(bytes.NewReader(text)), &blockblob.UploadOptions{
-		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: conditions},
-		HTTPHeaders:      &blob.HTTPHeaders{BlobContentType: new("application/json")},
-	})
-	if err != nil {
-		return fmt.Errorf("write the request: %w", translate(err))
 	}
 	return nil
 }

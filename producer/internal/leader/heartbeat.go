@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/store"
 )
 
 const (
@@ -61,7 +60,7 @@ type hedgedWrite struct {
 // response is the response to a write or a read.
 type response struct {
 	isRead   bool
-	etag     azcore.ETag         // of a write
+	tag      store.Tag           // of a write
 	snapshot checkpoint.Snapshot // of a read
 	err      error
 }
@@ -77,10 +76,10 @@ func (a *hedgedWrite) send(ctx context.Context) {
 		})
 	case !a.mustRead && a.writes < maxHedges:
 		a.writes++
-		etag := a.term.etag
+		tag := a.term.tag
 		a.outstanding.Go(func() {
-			written, err := a.records.Write(ctx, a.record, a.term.leaseID, etag)
-			a.answers <- response{etag: written, err: err}
+			written, err := a.records.Write(ctx, a.record, a.term.leaseID, tag)
+			a.answers <- response{tag: written, err: err}
 		})
 	}
 }
@@ -96,7 +95,7 @@ func (a *hedgedWrite) handle(ctx context.Context, got response) (done bool, err 
 	case got.err == nil && got.isRead:
 		return a.compare(ctx, got.snapshot)
 	case got.err == nil:
-		a.term.etag = got.etag
+		a.term.tag = got.tag
 		return true, nil
 	case errors.Is(got.err, checkpoint.ErrChanged):
 		// Most likely changed by an earlier request of this term, whose response is late or lost.
@@ -109,17 +108,17 @@ func (a *hedgedWrite) handle(ctx context.Context, got response) (done bool, err 
 	return isDecisive(got.err) || a.writes+a.reads == 0, got.err
 }
 
-// compare adopts the ETag of the record if this term wrote it: no other leader can have written our
+// compare adopts the tag of the record if this term wrote it: no other leader can have written our
 // epoch.
 func (a *hedgedWrite) compare(ctx context.Context, there checkpoint.Snapshot) (done bool, err error) {
 	switch {
 	case there.Record.Epoch != a.term.Epoch || there.Record.Leader != a.record.Leader:
 		return true, fmt.Errorf("%w by %s in epoch %d", checkpoint.ErrChanged, there.Record.Leader, there.Record.Epoch)
 	case there.Record.HeartbeatAt.Equal(a.record.HeartbeatAt):
-		a.term.etag = there.ETag
+		a.term.tag = there.Tag
 		return true, nil
 	case a.mustRead: // otherwise the read is older than the one on which the next write is based
-		a.mustRead, a.term.etag = false, there.ETag
+		a.mustRead, a.term.tag = false, there.Tag
 		a.send(ctx)
 	}
 	return false, nil
@@ -127,5 +126,6 @@ func (a *hedgedWrite) compare(ctx context.Context, there checkpoint.Snapshot) (d
 
 // isDecisive reports whether no other request of the same heartbeat can succeed after this error.
 func isDecisive(err error) bool {
-	return errors.Is(err, checkpoint.ErrLeaseLost) || errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrNotFound)
+	return errors.Is(err, checkpoint.ErrLeaseLost) || errors.Is(err, checkpoint.ErrLeaseHeld) ||
+		errors.Is(err, checkpoint.ErrNotFound) || errors.Is(err, store.ErrTooLarge)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/store"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -33,7 +34,7 @@ func (e *Election) lead(ctx context.Context, term *Term, work Work) error {
 	e.ending.Store(new(time.Now()))
 	joined.Wait() // its error is not needed: leadership is lost
 	e.ending.Store(nil)
-	if errors.Is(err, ErrFenced) {
+	if errors.Is(err, ErrFenced) || errors.Is(err, ErrTooLarge) {
 		e.release(ctx, term.leaseID) // this replica may still hold it, and waiting for its expiry would help no replica
 	}
 	return err
@@ -102,7 +103,7 @@ func (e *Election) beat(
 			renewal.Reset(next)
 		}
 		switch {
-		case errors.Is(err, ErrLost):
+		case errors.Is(err, ErrLost), errors.Is(err, ErrTooLarge):
 			return false, err
 		case err != nil:
 			e.config.Metrics.heartbeatFailed()
@@ -138,6 +139,9 @@ func (e *Election) write(ctx context.Context, term *Term) error {
 	case errors.Is(err, checkpoint.ErrLeaseLost), errors.Is(err, checkpoint.ErrLeaseHeld),
 		errors.Is(err, checkpoint.ErrChanged), errors.Is(err, checkpoint.ErrNotFound):
 		return fmt.Errorf("%w: %w", ErrLost, err)
+	case errors.Is(err, store.ErrTooLarge):
+		return fmt.Errorf("%w (it contains the resume token, with the document's _id, and a snapshot's state), at position %s: %w; use a store that "+
+			"holds larger objects, or pass the event with `producer token set --forward`", ErrTooLarge, record.Progress.Position, err)
 	case err != nil:
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package leader elects the one producer of a stream that may publish, by the lease of the stream's
-// checkpoint blob.
+// checkpoint.
 //
 // Guaranteed:
 //   - Every term of leadership has an epoch of its own, larger than all before it.
@@ -26,34 +26,34 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/store"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
-// Records is the record half of a checkpoint. *checkpoint.Blob implements it.
+// Records is the record half of a checkpoint. *checkpoint.Checkpoint implements it.
 type Records interface {
 	Read(ctx context.Context) (checkpoint.Snapshot, error)
 	Create(ctx context.Context, r checkpoint.Record) error
-	Write(ctx context.Context, r checkpoint.Record, leaseID string, etag azcore.ETag) (azcore.ETag, error)
-	// MarkBegan records that the stream has a leader: from then on Create refuses to recreate it.
-	MarkBegan(ctx context.Context) error
+	Write(ctx context.Context, r checkpoint.Record, leaseID string, tag store.Tag) (store.Tag, error)
+	// NextEpoch returns the epoch of the next leader, which has seen these epochs, and records that
+	// the stream has a leader: from then on Create refuses to recreate it.
+	NextEpoch(ctx context.Context, seen ...int64) (int64, error)
 }
 
-// Leases is the lease half of a checkpoint. *checkpoint.Blob implements it.
+// Leases is the lease half of a checkpoint. *checkpoint.Checkpoint implements it.
 type Leases interface {
-	Acquire(ctx context.Context, leaseID string, d time.Duration, etag azcore.ETag) error
+	Acquire(ctx context.Context, leaseID string, d time.Duration, tag store.Tag) error
 	Renew(ctx context.Context, leaseID string) error
 	Release(ctx context.Context, leaseID string) error
-	Break(ctx context.Context, etag azcore.ETag) error
+	Break(ctx context.Context, tag store.Tag) error
 }
 
 var (
-	_ Records = (*checkpoint.Blob)(nil)
-	_ Leases  = (*checkpoint.Blob)(nil)
+	_ Records = (*checkpoint.Checkpoint)(nil)
+	_ Leases  = (*checkpoint.Checkpoint)(nil)
 )
 
 // The errors with which an election or a term's context ends; see [context.Cause].
@@ -69,7 +69,9 @@ var (
 	ErrStepDown = errors.New("stepping down")
 	// ErrVanished: the checkpoint that this instance has read does not exist any more. A new one
 	// would start at epoch 1 and forget what has been published, so an operator must decide.
-	ErrVanished = errors.New("the checkpoint blob has been deleted while in use; restart a producer: its error describes what to do")
+	ErrVanished = errors.New("the checkpoint has been deleted while in use; restart a producer: its error describes what to do")
+	// ErrTooLarge: the record is larger than the store permits. No other replica could write it.
+	ErrTooLarge = errors.New("the checkpoint store cannot hold the record")
 	// ErrNoCheckpoint: there is no checkpoint, and START_FROM=checkpoint does not create one.
 	ErrNoCheckpoint = errors.New("the stream has no checkpoint, and START_FROM=checkpoint creates none: waiting for " +
 		"`producer token restore`, which creates it from a copy")
@@ -97,6 +99,7 @@ type Config struct {
 	TakeoverByExpiry  bool // never break a lease; wait until it expires
 	StandbyPoll       time.Duration
 	StopTimeout       time.Duration // for the work to finish what is in progress at a stop
+	Store             string        // the checkpoint store's name in the log
 	AwaitCheckpoint   bool          // never create a checkpoint; wait until an operator has restored it
 	// Yield returns how long to leave a stream without a leader to the other standbys; nil means
 	// not at all. It is called at each poll.
@@ -123,7 +126,7 @@ type Election struct {
 	state  atomic.Pointer[State]
 	ending atomic.Pointer[time.Time] // since when the work of a lost term has been ending; nil if none is
 	seen   bool                      // a checkpoint has been read or created; only touched by Run
-	marked bool                      // the stream is marked as begun; only touched by Run
+	epoch  int64                     // the highest epoch that was read or begun; only touched by Run
 }
 
 // SetCluster sets the identity of the source's cluster, empty if unknown, before the next

@@ -20,7 +20,7 @@ func testConfig(instance string) Config {
 	return Config{
 		Stream: "shop.events", Instance: instance, LeaseDuration: 15 * time.Second, RenewInterval: 5 * time.Second,
 		HeartbeatInterval: time.Second, FenceAfter: 4 * time.Second, TakeoverAfter: 6 * time.Second,
-		StandbyPoll: time.Second, StopTimeout: 10 * time.Second,
+		StandbyPoll: time.Second, StopTimeout: 10 * time.Second, Store: "Blob storage",
 	}
 }
 

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/store"
 )
 
 var errAway = errors.New("storage is away")
@@ -68,7 +68,7 @@ func (v *view) do(ctx context.Context, op string, f func() error) error {
 	return err
 }
 
-func (m *memory) etag() azcore.ETag { return azcore.ETag(fmt.Sprint(m.version)) }
+func (m *memory) tag() store.Tag { return store.Tag(fmt.Sprint(m.version)) }
 
 func (m *memory) leased() bool { return m.holder != "" && time.Now().Before(m.until) }
 
@@ -77,7 +77,7 @@ func (v *view) Read(ctx context.Context) (s checkpoint.Snapshot, err error) {
 		if !v.exists {
 			return checkpoint.ErrNotFound
 		}
-		s = checkpoint.Snapshot{Record: v.record, ETag: v.etag(), Leased: v.leased()}
+		s = checkpoint.Snapshot{Record: v.record, Tag: v.tag(), Leased: v.leased()}
 		return nil
 	})
 	return s, err
@@ -96,37 +96,37 @@ func (v *view) Create(ctx context.Context, r checkpoint.Record) error {
 	})
 }
 
-func (v *view) MarkBegan(ctx context.Context) error {
-	return v.do(ctx, "mark", func() error {
+func (v *view) NextEpoch(ctx context.Context, seen ...int64) (int64, error) {
+	return slices.Max(seen) + 1, v.do(ctx, "mark", func() error {
 		v.marked = true
 		return nil
 	})
 }
 
-func (v *view) Write(ctx context.Context, r checkpoint.Record, leaseID string, etag azcore.ETag) (written azcore.ETag, err error) {
+func (v *view) Write(ctx context.Context, r checkpoint.Record, leaseID string, tag store.Tag) (written store.Tag, err error) {
 	err = v.do(ctx, "write", func() error {
 		switch {
 		case !v.exists:
 			return checkpoint.ErrNotFound
 		case v.holder != leaseID || !v.leased():
 			return checkpoint.ErrLeaseLost
-		case v.etag() != etag:
+		case v.tag() != tag:
 			return checkpoint.ErrChanged
 		}
 		v.record, v.version = r, v.version+1
 		v.writes = append(v.writes, r)
-		written = v.etag()
+		written = v.tag()
 		return nil
 	})
 	return written, err
 }
 
-func (v *view) Acquire(ctx context.Context, leaseID string, d time.Duration, etag azcore.ETag) error {
+func (v *view) Acquire(ctx context.Context, leaseID string, d time.Duration, tag store.Tag) error {
 	return v.do(ctx, "acquire", func() error {
 		switch {
 		case v.leased():
 			return checkpoint.ErrLeaseHeld
-		case v.etag() != etag:
+		case v.tag() != tag:
 			return checkpoint.ErrChanged
 		}
 		v.holder, v.until = leaseID, time.Now().Add(d)
@@ -156,9 +156,9 @@ func (v *view) Release(ctx context.Context, leaseID string) error {
 	})
 }
 
-func (v *view) Break(ctx context.Context, etag azcore.ETag) error {
+func (v *view) Break(ctx context.Context, tag store.Tag) error {
 	return v.do(ctx, "break", func() error {
-		if v.etag() != etag {
+		if v.tag() != tag {
 			return checkpoint.ErrChanged
 		}
 		v.holder = ""

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/google/uuid"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/store"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -29,7 +29,7 @@ const (
 // first.
 func (e *Election) standBy(ctx context.Context) (*Term, error) {
 	var seen observation
-	storage := outage.New(e.log, "Blob storage")
+	storage := outage.New(e.log, e.config.Store)
 	e.log.Info("standing by")
 	logged := false // that there is no checkpoint was logged
 	heard := storage.Hurry(ctx, nil)
@@ -67,14 +67,14 @@ func (e *Election) pollDelay(seen observation) time.Duration {
 
 // observation tracks how long the record has been the same, by this machine's monotonic clock.
 type observation struct {
-	etag  azcore.ETag
+	tag   store.Tag
 	since time.Time
 	free  time.Time // since when it has had no lease; zero while it has one
 }
 
-func (s *observation) observe(etag azcore.ETag, now time.Time) (unchanged time.Duration) {
-	if s.etag != etag || s.since.IsZero() {
-		s.etag, s.since = etag, now
+func (s *observation) observe(tag store.Tag, now time.Time) (unchanged time.Duration) {
+	if s.tag != tag || s.since.IsZero() {
+		s.tag, s.since = tag, now
 	}
 	return now.Sub(s.since)
 }
@@ -112,11 +112,11 @@ func (e *Election) poll(ctx context.Context, seen *observation) (*Term, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.seen = true
+	e.seen, e.epoch = true, max(e.epoch, snapshot.Record.Epoch)
 	if err := e.checkCompatible(snapshot.Record); err != nil {
 		return nil, err
 	}
-	unchanged := seen.observe(snapshot.ETag, time.Now())
+	unchanged := seen.observe(snapshot.Tag, time.Now())
 	e.observe(State{
 		Epoch: snapshot.Record.Epoch, Leader: snapshot.Record.Leader,
 		Position: snapshot.Record.Progress.Position, WrittenAt: seen.since,
@@ -136,7 +136,7 @@ func (e *Election) poll(ctx context.Context, seen *observation) (*Term, error) {
 		}
 		e.log.Warn("the leader is silent, breaking its lease", telemetry.KeyLeader, snapshot.Record.Leader,
 			telemetry.KeyEpoch, snapshot.Record.Epoch, telemetry.KeyWait, unchanged.Milliseconds())
-		if err := e.leases.Break(ctx, snapshot.ETag); err != nil {
+		if err := e.leases.Break(ctx, snapshot.Tag); err != nil {
 			return nil, ignoreError(err, checkpoint.ErrChanged) // the leader is not silent after all
 		}
 	}
@@ -186,7 +186,7 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, br
 			e.reportLease("")
 		}
 	}()
-	if err := e.leases.Acquire(ctx, leaseID, e.config.LeaseDuration, snapshot.ETag); err != nil {
+	if err := e.leases.Acquire(ctx, leaseID, e.config.LeaseDuration, snapshot.Tag); err != nil {
 		if errors.Is(err, checkpoint.ErrLeaseHeld) || errors.Is(err, checkpoint.ErrChanged) {
 			return nil, nil // another standby was faster
 		}
@@ -196,14 +196,13 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, br
 	}
 	// Before the first epoch: a checkpoint from which changes were published must never be taken
 	// for one that never existed.
-	if !e.marked {
-		if err := e.records.MarkBegan(ctx); err != nil {
-			e.release(ctx, leaseID)
-			return nil, err
-		}
-		e.marked = true
+	epoch, err := e.records.NextEpoch(ctx, snapshot.Record.Epoch, e.epoch)
+	if err != nil {
+		e.release(ctx, leaseID)
+		return nil, err
 	}
-	began := newTerm(leaseID, leased, snapshot, e.config.Fingerprint)
+	e.epoch = epoch
+	began := newTerm(epoch, leaseID, leased, snapshot, e.config.Fingerprint)
 	if err := e.write(ctx, began); err != nil {
 		e.release(ctx, leaseID)
 		return nil, ignoreError(err, ErrLost) // another standby broke the lease in the same moment

@@ -5,9 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/store"
 )
 
 // Term is one period of leadership.
@@ -23,7 +22,7 @@ type Term struct {
 
 	acceptedAt string // the record's
 	leaseID    string
-	etag       azcore.ETag // only touched by the election's goroutine
+	tag        store.Tag // only touched by the election's goroutine
 	stopping   chan struct{}
 	requests   chan chan error
 
@@ -33,17 +32,17 @@ type Term struct {
 	progress func() checkpoint.Progress
 }
 
-func newTerm(leaseID string, leased time.Time, snapshot checkpoint.Snapshot, reading checkpoint.MappingFingerprint) *Term {
+func newTerm(epoch int64, leaseID string, leased time.Time, snapshot checkpoint.Snapshot, reading checkpoint.MappingFingerprint) *Term {
 	start := snapshot.Record.Progress
 	return &Term{
-		Epoch:       snapshot.Record.Epoch + 1,
+		Epoch:       epoch,
 		Generation:  snapshot.Record.Generation,
 		Fingerprint: reading.Inherit(snapshot.Record.Fingerprint),
 		Start:       start,
 		acceptedAt:  snapshot.Record.AcceptedAt,
 		leaseID:     leaseID,
 		leased:      leased,
-		etag:        snapshot.ETag,
+		tag:         snapshot.Tag,
 		stopping:    make(chan struct{}),
 		requests:    make(chan chan error),
 		progress:    func() checkpoint.Progress { return start },

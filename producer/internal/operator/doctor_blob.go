@@ -25,14 +25,14 @@ func (s *doctor) examineBlob(ctx context.Context, e *checkup.Findings) {
 	name := s.Name + ".doctor-" + uuid.NewString()
 	took, err := s.rehearse(ctx, name)
 	if err != nil {
-		problem, remedy := explainBlob(err)
+		problem, remedy := s.explainStore(err)
 		if errors.Is(err, errUnconditional) {
 			remedy = "use Azure Blob storage or Azurite: this store ignores conditions, on which leadership depends"
 		}
 		e.Problem("lease and write", remedy, "%s", problem)
 		return
 	}
-	e.OK("lease and write", "a lease can be acquired and a conditional write made (on a scratch blob, deleted again)")
+	e.OK("lease and write", "a lease can be acquired and a conditional write made (on a scratch checkpoint, deleted again)")
 	s.examineTimes(e, took)
 }
 
@@ -41,6 +41,9 @@ func (s *doctor) examineBlob(ctx context.Context, e *checkup.Findings) {
 func (s *doctor) examineContainer(ctx context.Context, e *checkup.Findings) bool {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
+	if s.Container == nil {
+		return s.examineCheckpoint(ctx, e)
+	}
 	if _, err := s.Container.GetProperties(ctx, nil); err != nil {
 		problem, remedy := explainBlob(err)
 		if statusCode(err) == http.StatusNotFound {
@@ -56,7 +59,13 @@ func (s *doctor) examineContainer(ctx context.Context, e *checkup.Findings) bool
 		return err
 	}))
 
-	snapshot, err := s.checkpoint().Read(ctx)
+	return s.examineCheckpoint(ctx, e)
+}
+
+// examineCheckpoint checks the checkpoint and the last failure. It returns false if the store does
+// not answer.
+func (s *doctor) examineCheckpoint(ctx context.Context, e *checkup.Findings) bool {
+	snapshot, err := s.observe(ctx)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound) && errors.Is(s.checkpoint().Missing(ctx), checkpoint.ErrGone):
 		e.Problem("checkpoint", fmt.Sprintf("restore %s.json; to begin again instead, see the output of `producer status`", s.Name),
@@ -66,8 +75,9 @@ func (s *doctor) examineContainer(ctx context.Context, e *checkup.Findings) bool
 	case errors.Is(err, checkpoint.ErrUnreadable):
 		e.Problem("checkpoint", fmt.Sprintf("restore a readable copy of %s.json, or run the release that wrote it", s.Name), "%v", err)
 	case err != nil:
-		problem, remedy := explainBlob(err)
+		problem, remedy := s.explainStore(err)
 		e.Problem("checkpoint", remedy, "%s", problem)
+		return s.Container != nil
 	default:
 		e.OK("checkpoint", "epoch %d, %s, lease %s", snapshot.Record.Epoch, leaderText(snapshot.Record.Leader, snapshot.LeaseState), snapshot.LeaseState)
 		s.examineFailure(ctx, e, snapshot)
@@ -81,7 +91,7 @@ func (s *doctor) examineFailure(ctx context.Context, e *checkup.Findings, snapsh
 	f, err := s.lastFailure(ctx)
 	switch {
 	case err != nil:
-		problem, remedy := explainBlob(err)
+		problem, remedy := s.explainStore(err)
 		e.Problem(check, remedy, "%s", problem)
 	case f == nil:
 		e.OK(check, "none")
@@ -100,7 +110,7 @@ var errUnconditional = errors.New("a write over a record that had changed was ac
 func (s *doctor) rehearse(ctx context.Context, name string) (took []time.Duration, err error) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	scratch := checkpoint.NewBlob(s.Container, name)
+	scratch := s.Open(name)
 	record := checkpoint.Record{Stream: name, Leader: s.Operator, HeartbeatAt: time.Now()}
 	if err := scratch.Create(ctx, record); err != nil {
 		return nil, err
@@ -110,21 +120,21 @@ func (s *doctor) rehearse(ctx context.Context, name string) (took []time.Duratio
 		ctx, cancel := s.withTimeout(context.WithoutCancel(ctx))
 		defer cancel()
 		_ = scratch.Release(ctx, leaseID) // not held if acquiring it failed
-		if _, gone := s.Container.NewBlobClient(name+".json").Delete(ctx, nil); err == nil && gone != nil {
-			err = fmt.Errorf("remove the scratch blob %s.json: %w", name, gone)
+		if gone := scratch.Remove(ctx); err == nil && gone != nil {
+			err = fmt.Errorf("remove the scratch checkpoint %s.json: %w", name, gone)
 		}
 	}()
 	first, err := scratch.Read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := scratch.Acquire(ctx, leaseID, s.LeaseDuration, first.ETag); err != nil {
+	if err := scratch.Acquire(ctx, leaseID, s.LeaseDuration, first.Tag); err != nil {
 		return nil, err
 	}
-	if took, err = s.rehearseHeartbeats(ctx, scratch, record, leaseID, first.ETag); err != nil {
+	if took, err = s.rehearseHeartbeats(ctx, scratch, record, leaseID, first.Tag); err != nil {
 		return nil, err
 	}
-	if _, err := scratch.Write(ctx, record, leaseID, first.ETag); !errors.Is(err, checkpoint.ErrChanged) {
+	if _, err := scratch.Write(ctx, record, leaseID, first.Tag); !errors.Is(err, checkpoint.ErrChanged) {
 		return nil, errors.Join(errUnconditional, err)
 	}
 	return took, nil
@@ -135,6 +145,15 @@ func statusCode(err error) int {
 		return response.StatusCode
 	}
 	return 0
+}
+
+// explainStore returns what an error of the checkpoint store means.
+func (s *doctor) explainStore(err error) (problem, remedy string) {
+	if s.Container != nil {
+		return explainBlob(err)
+	}
+	return fmt.Sprintf("the checkpoint store does not respond as it must: %v", err),
+		"check CHECKPOINT_STORE and the store's settings, the network, and the permission to read and write there"
 }
 
 // explainBlob distinguishes a refusal from an unreachable service. The SDK's error prints a whole

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
+	"github.com/sluice-cdc/sluice/producer/store"
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
@@ -22,11 +21,11 @@ const (
 
 // rehearseHeartbeats writes a record repeatedly, as a leader's heartbeats do, and returns how long
 // each write took.
-func (s *doctor) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Blob, record checkpoint.Record, leaseID string, etag azcore.ETag) (took []time.Duration, err error) {
+func (s *doctor) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Checkpoint, record checkpoint.Record, leaseID string, tag store.Tag) (took []time.Duration, err error) {
 	for began := time.Now(); len(took) < maxHeartbeats && time.Since(began) < maxRehearsal; {
 		s.Progress.Set("doctor: heartbeats", int64(len(took)), maxHeartbeats)
 		at := time.Now()
-		if etag, err = scratch.Write(ctx, record, leaseID, etag); err != nil {
+		if tag, err = scratch.Write(ctx, record, leaseID, tag); err != nil {
 			return nil, err
 		}
 		took = append(took, time.Since(at))

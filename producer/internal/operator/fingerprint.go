@@ -55,5 +55,5 @@ func (s *Stream) AcceptFingerprint(ctx context.Context, drained bool) error {
 	return s.print(t.done(kept), "stream %q: accepted: %s; epoch %d; the old record is kept as blob %s\n"+
 		"Read models keep their data: if aggregates have other ids now, or versions start over, build new ones.\n"+
 		"Everything before the checkpoint was published with the former settings: a rewind to an earlier time needs --reapply.",
-		s.Name, strings.Join(changed, "; "), t.from.Record.Epoch+1, kept)
+		s.Name, strings.Join(changed, "; "), t.epoch, kept)
 }

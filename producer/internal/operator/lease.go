@@ -23,7 +23,7 @@ func (s *Stream) BreakLease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !snapshot.Leased {
+	if !snapshot.Leased && snapshot.LeaseState != silent {
 		return s.print(Result{Epoch: snapshot.Record.Epoch}, "nothing to do: the lease of stream %q is free (%s)", s.Name, snapshot.LeaseState)
 	}
 	for range takeTries {
@@ -39,26 +39,27 @@ func (s *Stream) BreakLease(ctx context.Context) error {
 	}
 	return s.print(Result{Changed: true, Epoch: snapshot.Record.Epoch, BrokeLeaseOf: snapshot.Record.Leader},
 		"broke the lease that %s held in epoch %d\n"+
-			"It stops at its next heartbeat. Whichever replica takes the lease next leads with epoch %d: that may be the same one.",
-		snapshot.Record.Leader, snapshot.Record.Epoch, snapshot.Record.Epoch+1)
+			"It stops at its next heartbeat. Whichever replica takes the lease next leads with a higher epoch: that may be the same one.",
+		snapshot.Record.Leader, snapshot.Record.Epoch)
 }
 
 func (s *Stream) breakOnce(ctx context.Context, snapshot checkpoint.Snapshot) error {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	return s.checkpoint().Break(ctx, snapshot.ETag)
+	return s.checkpoint().Break(ctx, snapshot.Tag)
 }
 
 // leasedRecord is the record under a lease held by this command.
 type leasedRecord struct {
 	leaseID string
 	from    checkpoint.Snapshot
-	broke   bool // another client held the lease
+	broke   bool  // another client held the lease
+	epoch   int64 // of the record that this command writes
 }
 
 // done returns the result for a record that was changed and whose previous content is kept.
 func (t leasedRecord) done(kept string) Result {
-	d := Result{Changed: true, Epoch: t.from.Record.Epoch + 1, OldRecord: kept}
+	d := Result{Changed: true, Epoch: t.epoch, OldRecord: kept}
 	if t.broke {
 		d.BrokeLeaseOf = t.from.Record.Leader
 	}
@@ -76,7 +77,7 @@ func (s *Stream) takeLease(ctx context.Context, force bool) (t leasedRecord, err
 			return t, fmt.Errorf("%w: %s leads stream %q (epoch %d, its lease is held). Stop the producers first, or give "+
 				"--force, which breaks its lease", ErrRefused, t.from.Record.Leader, s.Name, t.from.Record.Epoch)
 		}
-		if t.from.Leased {
+		if t.from.Leased || t.from.LeaseState == silent {
 			err = s.breakOnce(ctx, t.from)
 			t.broke = t.broke || err == nil
 		}
@@ -100,7 +101,7 @@ func (s *Stream) takeLease(ctx context.Context, force bool) (t leasedRecord, err
 func (s *Stream) acquire(ctx context.Context, leaseID string, from checkpoint.Snapshot) error {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	err := s.checkpoint().Acquire(ctx, leaseID, s.LeaseDuration, from.ETag)
+	err := s.checkpoint().Acquire(ctx, leaseID, s.LeaseDuration, from.Tag)
 	if err != nil && !errors.Is(err, checkpoint.ErrLeaseHeld) && !errors.Is(err, checkpoint.ErrChanged) {
 		s.release(ctx, leaseID) // it may have been granted although the response was lost
 	}
@@ -142,9 +143,12 @@ func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoin
 		return t, "", err
 	}
 	record := t.from.Record
-	record.Epoch, record.Leader, record.HeartbeatAt = record.Epoch+1, s.Operator, time.Now()
+	if t.epoch, err = s.checkpoint().NextEpoch(ctx, record.Epoch); err != nil {
+		return t, kept, err
+	}
+	record.Epoch, record.Leader, record.HeartbeatAt = t.epoch, s.Operator, time.Now()
 	change(&record)
-	if _, err := s.checkpoint().Write(ctx, record, t.leaseID, t.from.ETag); err != nil {
+	if _, err := s.checkpoint().Write(ctx, record, t.leaseID, t.from.Tag); err != nil {
 		return t, kept, fmt.Errorf("%w (the old record is kept as %s; check with `producer token show` before trying again)", err, kept)
 	}
 	return t, kept, nil

@@ -26,8 +26,10 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/leader"
+	"github.com/sluice-cdc/sluice/producer/store"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
@@ -37,11 +39,15 @@ var ErrRefused = errors.New("refused")
 
 // Stream is one stream and the services that it uses.
 type Stream struct {
-	Name      string
+	Name string
+	// Open returns the checkpoint of a stream, by the stream's name.
+	Open func(stream string) *checkpoint.Checkpoint
+	// Container holds the checkpoint if it is in Blob storage; else it is nil.
 	Container *container.Client
-	// OtherContainer returns another container of the same account.
-	OtherContainer func(name string) *container.Client
-	Collection     *mongo.Collection
+	// OtherStore returns another place for copies of the checkpoint: a container of the same
+	// account, or a database of the same deployment.
+	OtherStore func(name string) (store.Store, error)
+	Collection *mongo.Collection
 	// Entity is the destination of the stream.
 	Entity Entity
 	// Checks is used by the doctor only.
@@ -98,7 +104,7 @@ type Checks struct {
 	UnstableFilter bool
 }
 
-func (s *Stream) checkpoint() *checkpoint.Blob { return checkpoint.NewBlob(s.Container, s.Name) }
+func (s *Stream) checkpoint() *checkpoint.Checkpoint { return s.Open(s.Name) }
 
 func (s *Stream) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := s.Timeout
@@ -112,19 +118,48 @@ func (s *Stream) withTimeout(ctx context.Context) (context.Context, context.Canc
 func (s *Stream) read(ctx context.Context) (checkpoint.Snapshot, error) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	snapshot, err := s.checkpoint().Read(ctx)
+	snapshot, err := s.observe(ctx)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
 		if gone := s.checkpoint().Missing(ctx); errors.Is(gone, checkpoint.ErrGone) {
 			return snapshot, gone
 		}
 		return snapshot, fmt.Errorf("%w: no producer has led stream %q yet; start one (START_FROM and START_AT define where a "+
-			"new stream begins), or check STREAM_NAME and BLOB_CONTAINER", err, s.Name)
+			"new stream begins), or check STREAM_NAME and the settings of the checkpoint store", err, s.Name)
 	case errors.Is(err, checkpoint.ErrUnreadable):
-		return snapshot, fmt.Errorf("%w; examine the blob %s.json, and restore a copy that can be read", err, s.Name)
+		return snapshot, fmt.Errorf("%w; examine %s.json in the checkpoint store, and restore a copy that can be read", err, s.Name)
 	}
 	return snapshot, err
 }
+
+// silent is the state of a lease whose holder has not written for TAKEOVER_AFTER.
+const silent = "silent"
+
+// observe reads the record. If leases do not expire, it also watches a leased record until its
+// holder writes: after TAKEOVER_AFTER without a write the lease counts as free and silent.
+func (s *Stream) observe(ctx context.Context) (checkpoint.Snapshot, error) {
+	c := s.checkpoint()
+	first, err := c.Read(ctx)
+	if err != nil || !first.Leased || c.Expires() {
+		return first, err
+	}
+	for began := time.Now(); ; {
+		if err := retry.Sleep(ctx, watchInterval); err != nil {
+			return first, err
+		}
+		now, err := c.Read(ctx)
+		if err != nil || !now.Leased || now.Tag != first.Tag {
+			return now, err
+		}
+		if time.Since(began) >= s.Checks.Times.Takeover {
+			now.Leased, now.LeaseState = false, silent
+			return now, nil
+		}
+	}
+}
+
+// watchInterval is the time between two reads of a record that is watched.
+const watchInterval = 100 * time.Millisecond
 
 // clusterTime returns the deployment's cluster time, or zero if it reports none.
 func (s *Stream) clusterTime(ctx context.Context) (bson.Timestamp, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -102,8 +101,11 @@ func (s *Stream) copyToRestore(ctx context.Context, from RestoreOptions) (r chec
 	}
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	container := s.OtherContainer(from.Container)
-	if _, err := container.GetProperties(ctx, nil); statusCode(err) == http.StatusNotFound {
+	container, err := s.OtherStore(from.Container)
+	if err != nil {
+		return r, "", err
+	}
+	if _, err := container.List(ctx, s.Name+".json."); errors.Is(err, checkpoint.ErrNotFound) {
 		return r, "", fmt.Errorf("%w: there is no container %s; check --container", ErrRefused, from.Container)
 	}
 	if name = from.Copy; name == "" {
@@ -193,7 +195,7 @@ func (s *Stream) replaceRecord(ctx context.Context, present leasedRecord, r chec
 	if kept, err = s.checkpoint().KeepCopy(ctx, present.from.Record); err != nil {
 		return "", err
 	}
-	_, err = s.checkpoint().Write(ctx, r, present.leaseID, present.from.ETag)
+	_, err = s.checkpoint().Write(ctx, r, present.leaseID, present.from.Tag)
 	return kept, err
 }
 

@@ -32,5 +32,5 @@ func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, dra
 	}
 	return s.print(t.done(kept), "stream %q: session key %s → %s, epoch %d; the old record is kept as blob %s\n"+
 		"Start the producers with SESSION_KEY=%s: any other is refused.",
-		s.Name, t.from.Record.SessionKey, key, t.from.Record.Epoch+1, kept, key)
+		s.Name, t.from.Record.SessionKey, key, t.epoch, kept, key)
 }

@@ -162,13 +162,13 @@ func (s *Stream) presentSnapshot(ctx context.Context) (checkpoint.Snapshot, *che
 func (s *Stream) withdraw(ctx context.Context) (withdrawn bool, err error) {
 	limited, cancel := s.withTimeout(ctx)
 	defer cancel()
-	request, etag, err := s.checkpoint().LastRequest(limited)
+	request, tag, err := s.checkpoint().LastRequest(limited)
 	if err != nil || !request.Waiting() {
 		return false, err
 	}
 	replacement := *request
 	replacement.Command, replacement.By, replacement.At = checkpoint.RequestWithdrawn, s.Operator, time.Now().UTC()
-	if err := s.checkpoint().WriteRequest(limited, replacement, etag); err != nil {
+	if err := s.checkpoint().WriteRequest(limited, replacement, tag); err != nil {
 		return false, fmt.Errorf("%w: a leader has answered it meanwhile; see `producer snapshot status`", err)
 	}
 	present, err := s.read(ctx)
@@ -182,7 +182,7 @@ func (s *Stream) withdraw(ctx context.Context) (withdrawn bool, err error) {
 func (s *Stream) ask(ctx context.Context, request checkpoint.Request, present checkpoint.Snapshot, done string) error {
 	limited, cancel := s.withTimeout(ctx)
 	defer cancel()
-	last, etag, err := s.checkpoint().LastRequest(limited)
+	last, tag, err := s.checkpoint().LastRequest(limited)
 	switch {
 	case err != nil:
 		return err
@@ -191,7 +191,7 @@ func (s *Stream) ask(ctx context.Context, request checkpoint.Request, present ch
 			ErrRefused, last.Command, last.By, last.At.Format(time.RFC3339))
 	}
 	request.Stream, request.ID, request.By, request.At = s.Name, bson.NewObjectID().Hex(), s.Operator, time.Now().UTC()
-	if err := s.checkpoint().WriteRequest(limited, request, etag); err != nil {
+	if err := s.checkpoint().WriteRequest(limited, request, tag); err != nil {
 		if errors.Is(err, checkpoint.ErrChanged) {
 			err = fmt.Errorf("%w: another operator was faster; see `producer snapshot status`", err)
 		}

@@ -84,7 +84,11 @@ func (s *Stream) TokenCopy(ctx context.Context, containerName string) error {
 	}
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	name, err := s.checkpoint().CopyTo(ctx, s.OtherContainer(containerName), snapshot.Record, time.Now())
+	into, err := s.OtherStore(containerName)
+	if err != nil {
+		return err
+	}
+	name, err := s.checkpoint().CopyTo(ctx, into, snapshot.Record, time.Now())
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound):
 		return fmt.Errorf("%w: there is no container %s; create it (az storage container create --name %s), or check --container", err, containerName, containerName)
@@ -190,7 +194,7 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 		return err
 	}
 	return s.print(t.done(kept), "stream %q: the present PIPELINE and collection are accepted, epoch %d; the old record is kept as blob %s\n%s",
-		s.Name, t.from.Record.Epoch+1, kept, renumberNote)
+		s.Name, t.epoch, kept, renumberNote)
 }
 
 // tokenAt returns the token of a change stream opened at a time, before its first event. It
@@ -336,7 +340,7 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	}
 	w := tabwriter.NewWriter(&message, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "checkpoint\tmoved from %s to %s\n", done.From, done.To)
-	fmt.Fprintf(w, "epoch\t%d → %d: a leader of epoch %d or before is fenced off\n", old.Epoch, old.Epoch+1, old.Epoch)
+	fmt.Fprintf(w, "epoch\t%d → %d: a leader of epoch %d or before is fenced off\n", old.Epoch, t.epoch, old.Epoch)
 	fmt.Fprintf(w, "old record\tkept as blob %s\n", kept)
 	back := !counted && to.Position < old.Progress.Position
 	if back {

@@ -54,25 +54,26 @@ const (
 
 // Options is a checked command line.
 type Options struct {
-	Producers  int
-	Projectors int
-	Projection string
-	SessionKey envelope.SessionKey // the producers'
-	Rate       float64             // events a second; 0: as fast as it goes
-	Once       bool
-	Chaos      chaos.Plan
-	Latency    time.Duration
-	Ports      emulator.Ports // of the servers; 0: a free one
-	StackOnly  bool
-	Azurite    bool
-	External   bool
-	Seed       uint64
-	Report     string // a path; empty: none
-	Quiet      bool
-	Logs       string // a directory for the services' logs; empty: a temporary one, kept after a failure
-	Console    string // the address of the console, or [AutoConsole]; empty: no console
-	Keep       bool   // the console stays after the verdict, until a signal
-	Services   string // the directory of the services' programs; empty: they are built
+	Producers       int
+	Projectors      int
+	Projection      string
+	CheckpointStore string              // the producers'
+	SessionKey      envelope.SessionKey // the producers'
+	Rate            float64             // events a second; 0: as fast as it goes
+	Once            bool
+	Chaos           chaos.Plan
+	Latency         time.Duration
+	Ports           emulator.Ports // of the servers; 0: a free one
+	StackOnly       bool
+	Azurite         bool
+	External        bool
+	Seed            uint64
+	Report          string // a path; empty: none
+	Quiet           bool
+	Logs            string // a directory for the services' logs; empty: a temporary one, kept after a failure
+	Console         string // the address of the console, or [AutoConsole]; empty: no console
+	Keep            bool   // the console stays after the verdict, until a signal
+	Services        string // the directory of the services' programs; empty: they are built
 
 	// Input holds the events of --input; nil: generate Generate events.
 	Input []workload.Event
@@ -118,6 +119,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.IntVar(&o.Producers, "producers", 2, "producers to run; one leads, the others stand by")
 	fs.IntVar(&o.Projectors, "projectors", 1, "projectors to run; all are active")
 	fs.StringVar(&o.Projection, "projection", Timeline, "read model to build and check: timeline, mirror or orders")
+	fs.StringVar(&o.CheckpointStore, "checkpoint-store", "blob", "the `store` of the checkpoint: blob or mongodb")
 	fs.TextVar(&o.SessionKey, "session-key", envelope.SessionKey{}, "`key` of the sessions: aggregate (each has its own) or bucket:N (all aggregates share N)")
 	fs.StringVar(&input, "input", "", "`file` of events, one JSON object {aggregateId, version, type, occurredAt, data} a line;\nwithout it, generated orders")
 	fs.IntVar(&o.Generate, "events", generatedEvents, "events to generate without --input; 0: until stopped")

@@ -45,6 +45,9 @@ func (r *runner) fill(producer, projector string) {
 		"SESSION_KEY=" + r.options.SessionKey.String(), "BLOB_CONTAINER=" + r.places.container, "ON_OVERSIZE=claimcheck",
 		"OPERATIONS=" + operations,
 	}, r.options.Follow.Settings...)
+	if store := r.options.CheckpointStore; store != "blob" {
+		ofProducer = append(ofProducer, "CHECKPOINT_STORE="+store, "CHECKPOINT_MONGODB_URI="+r.places.sourceURI, "CHECKPOINT_MONGODB_DATABASE=sluice")
+	}
 	if r.options.Following() {
 		ofProducer = append(ofProducer, "START_FROM=timestamp", "START_AT="+r.source.From.UTC().Format(time.RFC3339))
 	} else if r.options.BeginWithSnapshot {

@@ -1,0 +1,151 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/store"
+	mongodbstore "github.com/sluice-cdc/sluice/producer/store/mongodb"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
+)
+
+// The stores that are built in, by CHECKPOINT_STORE.
+const (
+	storeBlob  = "blob"
+	storeMongo = "mongodb"
+)
+
+// checkpointsInBlob reports whether the checkpoint store is Blob storage, also if a program leaves
+// the setting empty.
+func (c *Config) checkpointsInBlob() bool {
+	return c.CheckpointStore == "" || c.CheckpointStore == storeBlob
+}
+
+// storeName returns the name of the checkpoint store in the log.
+func (c *Config) storeName() string {
+	switch {
+	case c.checkpointsInBlob():
+		return "Blob storage"
+	case c.CheckpointStore == storeMongo:
+		return "checkpoint store MongoDB"
+	}
+	return "checkpoint store " + c.CheckpointStore
+}
+
+// checkpoints opens the checkpoints of a stream's store.
+type checkpoints struct {
+	open  func(stream string) *checkpoint.Checkpoint
+	other func(place string) (store.Store, error) // for copies
+	// container is set for Blob storage alone.
+	container *container.Client
+}
+
+func blobCheckpoints(client *azblob.Client, name string) checkpoints {
+	c := client.ServiceClient().NewContainerClient(name)
+	return checkpoints{
+		container: c,
+		open:      func(stream string) *checkpoint.Checkpoint { return checkpoint.NewBlob(c, stream) },
+		other: func(place string) (store.Store, error) {
+			return checkpoint.Container(client.ServiceClient().NewContainerClient(place)), nil
+		},
+	}
+}
+
+// storeKey identifies a store: streams with the same one share its connections.
+type storeKey struct{ name, uri, database string }
+
+// storeSet holds the open stores of a process.
+type storeSet struct {
+	mu   sync.Mutex
+	open map[storeKey]store.Store // guarded by mu
+}
+
+// checkpoints returns those of a stream whose store is not Blob storage. Nothing is sent before the
+// first use.
+func (s *storeSet) checkpoints(c Config, opts Options) (checkpoints, error) {
+	opened, err := s.get(storeKey{c.CheckpointStore, c.CheckpointMongoURI, c.CheckpointMongoDatabase}, opts)
+	if err != nil {
+		return checkpoints{}, err
+	}
+	return checkpoints{
+		open: func(stream string) *checkpoint.Checkpoint { return checkpoint.New(opened, stream) },
+		other: func(place string) (store.Store, error) {
+			if c.CheckpointStore != storeMongo {
+				return nil, fmt.Errorf("the store %s has no other place for copies", c.CheckpointStore)
+			}
+			return s.get(storeKey{c.CheckpointStore, c.CheckpointMongoURI, place}, opts)
+		},
+	}, nil
+}
+
+func (s *storeSet) get(key storeKey, opts Options) (store.Store, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if opened := s.open[key]; opened != nil {
+		return opened, nil
+	}
+	var opened store.Store
+	var err error
+	switch {
+	case key.name == storeMongo:
+		opened, err = mongodbstore.Open(key.uri, key.database, opts.Mongo)
+	case opts.Store != nil:
+		opened, err = opts.Store(key.name)
+	default:
+		err = fmt.Errorf("CHECKPOINT_STORE: this program has no store %q; it has blob and mongodb", key.name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the checkpoint store: %w", err)
+	}
+	if s.open == nil {
+		s.open = map[storeKey]store.Store{}
+	}
+	s.open[key] = opened
+	return opened, nil
+}
+
+// close closes the stores.
+func (s *storeSet) close(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, opened := range s.open {
+		switch opened := opened.(type) {
+		case *mongodbstore.Store:
+			_ = mongodb.Disconnect(ctx, opened.Client(), closeTimeout)
+		case io.Closer:
+			_ = opened.Close() // nothing is written any more
+		}
+	}
+}
+
+// checkpointOf returns the checkpoint of a stream and the function that closes its connections.
+// credential is called only if the settings have no connection string.
+func checkpointOf(c Config, credential func() (azcore.TokenCredential, error), opts Options) (*checkpoint.Checkpoint, func(context.Context), error) {
+	if !c.checkpointsInBlob() {
+		var stores storeSet
+		all, err := stores.checkpoints(c, opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		return all.open(c.Stream), stores.close, nil
+	}
+	var identity azcore.TokenCredential
+	if c.Blob.ConnectionString == "" {
+		var err error
+		if identity, err = credential(); err != nil {
+			return nil, nil, err
+		}
+	}
+	client, err := c.Blob.Client(identity, blobOptionsWithoutRetries(opts.Blob))
+	if err != nil {
+		return nil, nil, err
+	}
+	return blobCheckpoints(client, c.CheckpointContainer).open(c.Stream), func(context.Context) {}, nil
+}
