@@ -56,8 +56,8 @@ type Store interface {
 	// Put replaces the object that has this tag. Errors: [ErrChanged], [ErrNotFound],
 	// [ErrTooLarge]; after any other it is unknown whether the object was replaced.
 	Put(ctx context.Context, name string, data []byte, tag Tag) (Tag, error)
-	// Create creates an object. Errors: [ErrChanged] if it exists, [ErrTooLarge]; after any other it
-	// is unknown whether it was created.
+	// Create creates an object. Errors: [ErrChanged] if it exists, [ErrTooLarge]; after any other
+	// it is unknown whether it was created.
 	Create(ctx context.Context, name string, data []byte) (Tag, error)
 	// List returns the names that begin with a prefix, in ascending order of their bytes.
 	List(ctx context.Context, prefix string) ([]string, error)

@@ -149,8 +149,8 @@ func (c *Checkpoint) Write(ctx context.Context, r Record, leaseID string, tag st
 	return written, nil
 }
 
-// Acquire acquires the free lease of a record that still has this tag; of a blob, for d (15 to 60 s,
-// whole seconds). Errors: [ErrLeaseHeld], [ErrChanged], or the store's.
+// Acquire acquires the free lease of a record that still has this tag; of a blob, for d (15 to 60
+// s, whole seconds). Errors: [ErrLeaseHeld], [ErrChanged], or the store's.
 func (c *Checkpoint) Acquire(ctx context.Context, leaseID string, d time.Duration, tag store.Tag) error {
 	if err := c.record.acquire(ctx, leaseID, d, tag); err != nil {
 		return fmt.Errorf("acquire lease: %w", err)

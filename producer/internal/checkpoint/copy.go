@@ -46,8 +46,8 @@ const copyTime = "2006-01-02T15-04-05Z"
 
 // CopyTo writes a copy of a record into another store, under its time, and returns its name:
 // STREAM.json.2006-01-02T15-04-05Z. It replaces nothing: a second copy in the same second is an
-// error. Errors: [ErrNotFound] without the blob container, [ErrChanged] if the name is taken, or the
-// store's.
+// error. Errors: [ErrNotFound] without the blob container, [ErrChanged] if the name is taken, or
+// the store's.
 func (c *Checkpoint) CopyTo(ctx context.Context, into store.Store, r Record, at time.Time) (name string, err error) {
 	name = fmt.Sprintf("%s.json.%s", r.Stream, at.UTC().Format(copyTime))
 	text, err := encode(r)

@@ -56,8 +56,8 @@ func (o *abandonedTxns) refused(ctx context.Context) {
 		return
 	}
 	defer o.checking.Unlock()
-	// A deadline would have the driver refuse to send the check after slow round trips, the shortest
-	// of which it keeps in mind for several heartbeats.
+	// With a deadline, the driver refuses to send the check after slow round trips: it remembers
+	// the shortest of the last ones.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer time.AfterFunc(checkTimeout, cancel).Stop()

@@ -76,7 +76,7 @@ func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// G5: the same if MongoDB does not answer the projectors' first check in time: it soon gets another.
+// G5: the same if MongoDB does not answer the first check in time: it soon gets another.
 func TestG5ATransactionThatIsLeftOpenIsEndedThoughACheckFails(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := together()
