@@ -49,6 +49,8 @@ var leftOut = map[string]string{
 	"SOURCE_MONGODB_URI":            "a secret of the operators' job alone (app/job.bicep): the projector does without",
 	"TRACE_PARENT_PATH":             "empty means that a trace begins in the producer",
 	"PIPELINE":                      "empty means that every change is read",
+	"CHECKPOINT_MONGODB_URI":        "a secret, for a checkpoint in MongoDB; in Azure it is in Blob storage",
+	"CHECKPOINT_MONGODB_DATABASE":   "for a checkpoint in MongoDB; in Azure it is in Blob storage",
 }
 
 type setting struct{ hasDefault, required bool }
