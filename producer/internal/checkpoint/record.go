@@ -8,7 +8,8 @@
 // must raise its epoch above those of all leaders since the copy.
 //
 // A stream that has had a leader has a marker beside its checkpoint, in an object of its own. So
-// even a process that has just started can distinguish a deleted checkpoint from one that never existed.
+// even a process that has just started can distinguish a deleted checkpoint from one that never
+// existed.
 //
 // Not guaranteed: that the holder of the lease still runs; package leader handles that. Nor that a
 // deleted container is distinguished from a new one: marker and checkpoint are deleted with it.
