@@ -137,7 +137,7 @@ func count(ctx context.Context, s store.Store, name string) error {
 		if _, err := fmt.Sscan(string(before.Data), &n); err != nil {
 			return err
 		}
-		_, err = s.Put(ctx, name, []byte(fmt.Sprint(n+1)), before.Tag)
+		_, err = s.Put(ctx, name, fmt.Append(nil, n+1), before.Tag)
 		switch {
 		case err == nil:
 			done++
