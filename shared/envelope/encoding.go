@@ -12,8 +12,8 @@ import (
 // message may hold events of any aggregate, so a reader must neither settle it nor apply what
 // follows it in its session. A message of any other content type is not Sluice's.
 func UnknownEncoding(m *azservicebus.ReceivedMessage) (contentType string, unknown bool) {
-	if m.ContentType == nil {
-		return "", false
+	if m.ContentType == nil || *m.ContentType == string(JSON) || *m.ContentType == string(BSON) {
+		return "", false // almost every message: nothing is to be parsed
 	}
 	media, _, err := mime.ParseMediaType(*m.ContentType)
 	if err != nil || !strings.HasPrefix(media, "application/vnd.sluice.") && !strings.HasPrefix(media, "application/cloudevents") {

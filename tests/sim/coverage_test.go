@@ -21,7 +21,7 @@ type coverage struct {
 	Messages, Takeovers, Recognised, Forgotten, Late, Guarded, Applied int
 
 	Parking, Unnamed int // garbage
-	Dropped, Mended  int // poison
+	Dropped, Fixed   int // poison
 	Shared           int // writes of checkpoints while two streams had different leaders
 	OfTwo, Below     int // messages where streams share aggregates, and those whose position is below an earlier one's of the other stream
 	Upgrades         int // of MongoDB's resume tokens, to another version
@@ -120,7 +120,7 @@ func (c *coverage) add(w *world) {
 	c.Dropped += dropped
 	for _, s := range run.Sick {
 		if !s.Dropped && !s.Perhaps {
-			c.Mended++
+			c.Fixed++
 		}
 	}
 	c.refusing.add(w, run)
@@ -184,6 +184,6 @@ func TestCoverageMissesWhatItHasNotMet(t *testing.T) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage without an aggregate:%d poison dropped:%d poison mended:%d writes while two streams had two leaders:%d messages where streams share aggregates:%d of them below an earlier one:%d upgrades of MongoDB:%d collections replaced:%d checkpoints taken back:%d aggregates repaired:%d versions built and switched to:%d versions dropped:%d rows of snapshots:%d rows that repeat events:%d histories lost:%d commands for snapshots:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s%s%s",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Unnamed, c.Dropped, c.Mended, c.Shared, c.OfTwo, c.Below, c.Upgrades, c.Replaced, c.Rewound, c.Repaired, c.Switched, c.VersionsDropped, c.Rows, c.Repeats, c.Losses, c.Commanded, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker, c.single, c.programs)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage without an aggregate:%d poison dropped:%d poison fixed:%d writes while two streams had two leaders:%d messages where streams share aggregates:%d of them below an earlier one:%d upgrades of MongoDB:%d collections replaced:%d checkpoints taken back:%d aggregates repaired:%d versions built and switched to:%d versions dropped:%d rows of snapshots:%d rows that repeat events:%d histories lost:%d commands for snapshots:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s%s%s",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Unnamed, c.Dropped, c.Fixed, c.Shared, c.OfTwo, c.Below, c.Upgrades, c.Replaced, c.Rewound, c.Repaired, c.Switched, c.VersionsDropped, c.Rows, c.Repeats, c.Losses, c.Commanded, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker, c.single, c.programs)
 }

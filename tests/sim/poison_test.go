@@ -20,7 +20,7 @@ import (
 // poison is the type of the events that no projection here can apply until it is fixed.
 const poison = "Poison"
 
-var errPoison = errors.New("poison, until the projection is mended")
+var errPoison = errors.New("poison, until the projection is fixed")
 
 // cannot returns the error of a projection for an event that it cannot apply.
 func (w *world) cannot(e projection.Event) error {
@@ -29,7 +29,7 @@ func (w *world) cannot(e projection.Event) error {
 	if kind == plan.Hanging {
 		w.singles.hang(e.Aggregate)
 	}
-	if kind == poison && !w.mended.Load() {
+	if kind == poison && !w.fixed.Load() {
 		return projection.Permanent(errPoison)
 	}
 	return nil
@@ -39,7 +39,7 @@ func (w *world) cannot(e projection.Event) error {
 func (w *world) mannered(e projection.Event, writes []projection.Write, err error) ([]projection.Write, error) {
 	kind, _ := e.Document().Lookup("type").StringValueOK()
 	manner, ok := strings.CutPrefix(kind, poison+"-")
-	if err != nil || !ok || w.mended.Load() || len(writes) == 0 {
+	if err != nil || !ok || w.fixed.Load() || len(writes) == 0 {
 		return writes, err
 	}
 	w.singles.mannered.Add(1)

@@ -7,8 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -182,19 +180,7 @@ func (w *world) poisonProgram(a *agenda, step plan.Step) {
 	if step.For.Duration > 0 {
 		w.later(a, step.For.Duration, end)
 	}
-	w.work.Go(func() {
-		random := rand.New(rand.NewPCG(step.Random, 0xdb))
-		for n := range step.Total {
-			kind := "Fine"
-			if n == step.Before {
-				kind = step.Manner
-			}
-			w.insert(w.Context(), step.Aggregate, n+1, kind)
-			if random.IntN(2) == 0 {
-				pause(w.Context(), time.Duration(random.Int64N(int64(2*time.Second))))
-			}
-		}
-	})
+	w.work.Go(func() { w.around(w.Context(), step, step.Manner) })
 }
 
 // asked is an event of a call, as far as faults depend on it.
@@ -298,16 +284,7 @@ func (p *sidecar) answer(w http.ResponseWriter, r *http.Request, code http.Handl
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
 	case plan.Truncated, plan.Twice:
-		recorded := httptest.NewRecorder()
-		code.ServeHTTP(recorded, r)
-		answer := recorded.Body.Bytes()
-		if how == plan.Twice {
-			answer = append(answer, answer...)
-		} else {
-			w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-			answer = answer[:len(answer)/2]
-		}
-		_, _ = w.Write(answer)
+		program.AnswerDamaged(w, r, code, how == plan.Twice)
 		return
 	}
 	code.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))

@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -77,27 +75,12 @@ func (w *world) refuseDocument(a *agenda, step plan.Step) {
 	if step.For.Duration > 0 {
 		w.later(a, step.For.Duration, end)
 	}
-	w.work.Go(func() { w.stubborn(w.Context(), step) })
+	w.work.Go(func() { w.around(w.Context(), step, plan.Stubborn) })
 }
 
 func holdsStubborn(document bson.Raw) bool {
 	n, ok := document.Lookup("types", plan.Stubborn).AsInt64OK()
 	return ok && n > 0
-}
-
-// stubborn commits events of an aggregate of which one is refused.
-func (w *world) stubborn(ctx context.Context, step plan.Step) {
-	random := rand.New(rand.NewPCG(step.Random, 0xd5))
-	for n := range step.Total {
-		kind := "Fine"
-		if n == step.Before {
-			kind = plan.Stubborn
-		}
-		w.insert(ctx, step.Aggregate, n+1, kind)
-		if random.IntN(2) == 0 {
-			pause(ctx, time.Duration(random.Int64N(int64(2*time.Second))))
-		}
-	}
 }
 
 // slowly waits for the time that a projection takes for an event.

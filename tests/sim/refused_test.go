@@ -26,14 +26,21 @@ func (w *world) refuseMessage(step plan.Step) {
 	w.bus.AnswerSendsOf(func(a servicebus.Accepted) bool {
 		return a.Properties[envelope.PropSubject] == step.Aggregate && a.Properties[envelope.PropVersion] == step.Before+1
 	}, servicebus.Answer{Outcome: outcomes[step.Answer], Detach: step.Answer == plan.Detached, Condition: step.Condition})
-	w.work.Go(func() { w.around(w.Context(), step) })
+	w.work.Go(func() { w.around(w.Context(), step, fine) })
 }
 
-// around commits the events of an aggregate of which one is refused.
-func (w *world) around(ctx context.Context, step plan.Step) {
+// fine is the type of an event that nothing is wrong with.
+const fine = "Fine"
+
+// around commits the events of an aggregate, one of which has a type of its own.
+func (w *world) around(ctx context.Context, step plan.Step, of string) {
 	random := rand.New(rand.NewPCG(step.Random, 0xd5))
 	for n := range step.Total {
-		w.insert(ctx, step.Aggregate, n+1, "Fine")
+		kind := fine
+		if n == step.Before {
+			kind = of
+		}
+		w.insert(ctx, step.Aggregate, n+1, kind)
 		if random.IntN(2) == 0 {
 			pause(ctx, time.Duration(random.Int64N(int64(2*time.Second))))
 		}

@@ -27,7 +27,7 @@ func (w *world) settleParked() {
 			return
 		}
 	}
-	w.mended.Store(true)
+	w.fixed.Store(true)
 	for _, after := range w.plan.KilledReplays {
 		w.killed(after.Duration, "parked", "replay", "--all")
 	}

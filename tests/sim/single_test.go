@@ -102,19 +102,7 @@ func (w *world) hangProjection(a *agenda, step plan.Step) {
 	if step.For.Duration > 0 {
 		w.later(a, step.For.Duration, end)
 	}
-	w.work.Go(func() {
-		random := rand.New(rand.NewPCG(step.Random, 0xd8))
-		for n := range step.Total {
-			kind := "Fine"
-			if n == step.Before {
-				kind = plan.Hanging
-			}
-			w.insert(w.Context(), step.Aggregate, n+1, kind)
-			if random.IntN(2) == 0 {
-				pause(w.Context(), time.Duration(random.Int64N(int64(2*time.Second))))
-			}
-		}
-	})
+	w.work.Go(func() { w.around(w.Context(), step, plan.Hanging) })
 }
 
 // refuseSends answers every send to some sessions with a condition.

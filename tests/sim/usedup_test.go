@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -58,27 +57,15 @@ func (w *world) usedUp(step plan.Step) {
 	default:
 		w.Errorf("nobody knows what to do for %s", step.Kind)
 	}
-	w.work.Go(func() {
-		random := rand.New(rand.NewPCG(step.Random, 0xd6))
-		for n := range step.Total {
-			of := "Fine"
-			if n == step.Before {
-				of = kind
-			}
-			w.insert(w.Context(), step.Aggregate, n+1, of)
-			if random.IntN(2) == 0 {
-				pause(w.Context(), time.Duration(random.Int64N(int64(2*time.Second))))
-			}
-		}
-	})
+	w.work.Go(func() { w.around(w.Context(), step, kind) })
 }
 
 var errDead = errors.New("the process is no more")
 
 // survives determines what happens to a projector that handles an event: a deadly one ends it as a
 // lack of memory ends a machine, and its peers do not notice.
-func (i *instance) survives(e projection.Event, mended *atomic.Bool) error {
-	if kind, _ := e.Document().Lookup("type").StringValueOK(); i == nil || !strings.HasPrefix(kind, deadly) || mended.Load() {
+func (i *instance) survives(e projection.Event, fixed *atomic.Bool) error {
+	if kind, _ := e.Document().Lookup("type").StringValueOK(); i == nil || !strings.HasPrefix(kind, deadly) || fixed.Load() {
 		return nil
 	}
 	if i.died.CompareAndSwap(false, true) {
@@ -92,13 +79,13 @@ func (i *instance) survives(e projection.Event, mended *atomic.Bool) error {
 // mortal is a projection of one instance.
 type mortal struct {
 	projection.Projection
-	i      *instance
-	mended *atomic.Bool
+	i     *instance
+	fixed *atomic.Bool
 }
 
 // Project implements [projection.Projection].
 func (m mortal) Project(e projection.Event) ([]projection.Write, error) {
-	if err := m.i.survives(e, m.mended); err != nil {
+	if err := m.i.survives(e, m.fixed); err != nil {
 		return nil, err
 	}
 	return m.Projection.Project(e)
@@ -107,13 +94,13 @@ func (m mortal) Project(e projection.Event) ([]projection.Write, error) {
 // mortalDocument is the same of a projection with one document.
 type mortalDocument struct {
 	projection.OneDocument
-	i      *instance
-	mended *atomic.Bool
+	i     *instance
+	fixed *atomic.Bool
 }
 
 // Project implements [projection.Projection].
 func (m mortalDocument) Project(e projection.Event) ([]projection.Write, error) {
-	if err := m.i.survives(e, m.mended); err != nil {
+	if err := m.i.survives(e, m.fixed); err != nil {
 		return nil, err
 	}
 	return m.OneDocument.Project(e)
@@ -122,7 +109,7 @@ func (m mortalDocument) Project(e projection.Event) ([]projection.Write, error) 
 // projectionsOf returns the projections of one instance; nil is the operator, who survives.
 func (w *world) projectionsOf(i *instance) *projection.Registry {
 	all, err := projection.NewRegistry(
-		mortalDocument{brittleDocument{projection.Timeline{}, w}, i, &w.mended}, mortal{brittle{ledger.Projection{}, w}, i, &w.mended})
+		mortalDocument{brittleDocument{projection.Timeline{}, w}, i, &w.fixed}, mortal{brittle{ledger.Projection{}, w}, i, &w.fixed})
 	require.NoError(w, err)
 	return all
 }
@@ -206,7 +193,7 @@ func (w *world) settleUsedUp() {
 	if len(aside) == 0 {
 		return
 	}
-	w.mended.Store(true)
+	w.fixed.Store(true)
 	for _, after := range w.plan.KilledReplays {
 		w.killed(after.Duration, "parked", "replay", "--all")
 	}

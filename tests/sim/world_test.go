@@ -80,7 +80,7 @@ type world struct {
 	singles  singles
 	programs programs
 	deaths   int         // of projectors, of deadly events; the driver's goroutine alone
-	mended   atomic.Bool // the projections can apply poison
+	fixed    atomic.Bool // the projections can apply poison
 	lookups  lookups     // what they looked up late
 
 	// decisions are what may stop a stream until the operator decides, decided is when that was

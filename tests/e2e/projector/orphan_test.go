@@ -11,10 +11,13 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// holding opens a transaction under an application's name, which writes the document of totals and
-// is left open.
+// holding starts a projector, which applies an event, and opens a transaction under the name of an
+// application, which writes the document of totals and is left open.
 func holding(w *world.World, app string) *driver.Session {
 	w.Helper()
+	w.StartProjector(together().settings(nil))
+	publishTogether(w, event("a", 1, "T"))
+	w.Completed(1)
 	client, err := driver.Connect(w.MongoOptions().SetAppName(app))
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = client.Disconnect(w.Context()) })
@@ -32,10 +35,6 @@ func holding(w *world.World, app string) *driver.Session {
 // documents, for a minute. The running projectors end it once it has been idle for a while.
 func TestG5ATransactionThatIsLeftOpenHoldsNobodyUp(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		s := together()
-		w.StartProjector(s.settings(nil))
-		publishTogether(w, event("a", 1, "T"))
-		w.Completed(1)
 		session := holding(w, "sluice-projector")
 		began := time.Now()
 		publishTogether(w, event("b", 1, "T"), event("c", 1, "T"))
@@ -56,10 +55,6 @@ func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsNobodyUp(t *testing.T) {
 	} {
 		t.Run(command[0].Key, func(t *testing.T) {
 			inVirtualTime(t, func(w *world.World) {
-				s := together()
-				w.StartProjector(s.settings(nil))
-				publishTogether(w, event("a", 1, "T"))
-				w.Completed(1)
 				holding(w, "sluice-projector")
 				answered := make(chan error, 1)
 				go func() { answered <- w.Client.Database(world.ReadModel).RunCommand(w.Context(), command).Err() }()
@@ -79,10 +74,6 @@ func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsNobodyUp(t *testing.T) {
 // G5: the same if MongoDB does not answer the first check in time: it soon gets another.
 func TestG5ATransactionThatIsLeftOpenIsEndedThoughACheckFails(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		s := together()
-		w.StartProjector(s.settings(nil))
-		publishTogether(w, event("a", 1, "T"))
-		w.Completed(1)
 		holding(w, "sluice-projector")
 		w.DelayMongo(1, 3*time.Second, "aggregate")
 		began := time.Now()
@@ -97,10 +88,6 @@ func TestG5ATransactionThatIsLeftOpenIsEndedThoughACheckFails(t *testing.T) {
 // The transactions of other applications are left alone, however long they take.
 func TestATransactionOfAnotherApplicationIsLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		s := together()
-		w.StartProjector(s.settings(nil))
-		publishTogether(w, event("a", 1, "T"))
-		w.Completed(1)
 		session := holding(w, "shop")
 		publishTogether(w, event("b", 1, "T"))
 		w.Pass(30 * time.Second)
@@ -115,10 +102,6 @@ func TestATransactionOfAnotherApplicationIsLeftAlone(t *testing.T) {
 // even if others wait for it.
 func TestG5ATransactionThatGoesOnIsLeftAlone(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		s := together()
-		w.StartProjector(s.settings(nil))
-		publishTogether(w, event("a", 1, "T"))
-		w.Completed(1)
 		session := holding(w, "sluice-projector")
 		publishTogether(w, event("b", 1, "T"))
 		for n := range 16 {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strconv"
 	"sync"
@@ -114,16 +113,7 @@ func (u *unreliable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "lost":
 		panic(http.ErrAbortHandler)
 	case "truncated", "twice":
-		recorded := httptest.NewRecorder()
-		u.now().ServeHTTP(recorded, r)
-		answer := recorded.Body.Bytes()
-		if len(body)%2 == 0 {
-			answer = append(answer, answer...)
-		} else {
-			w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-			answer = answer[:len(answer)/2]
-		}
-		_, _ = w.Write(answer)
+		program.AnswerDamaged(w, r, u.now(), len(body)%2 == 0)
 		return
 	case "killed":
 		go u.g.Die()

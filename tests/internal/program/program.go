@@ -6,6 +6,8 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -50,6 +52,20 @@ func (g *Program) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	g.mu.Unlock()
 	handler.ServeHTTP(w, r)
+}
+
+// AnswerDamaged answers a request twice in one response, or with half of a response.
+func AnswerDamaged(w http.ResponseWriter, r *http.Request, code http.Handler, twice bool) {
+	recorded := httptest.NewRecorder()
+	code.ServeHTTP(recorded, r)
+	answer := recorded.Body.Bytes()
+	if twice {
+		answer = append(answer, answer...)
+	} else {
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+		answer = answer[:len(answer)/2]
+	}
+	_, _ = w.Write(answer)
 }
 
 // Posted returns the number of calls with events.

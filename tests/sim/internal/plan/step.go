@@ -255,7 +255,7 @@ func (s Step) aimed() string {
 	case AnswerSends:
 		return strings.TrimSuffix(fmt.Sprintf("Service Bus answers %d sends with %s %s", s.Times, s.Answer, s.Condition), " ")
 	case Poison:
-		fate := "it is mended in the end"
+		fate := "it is fixed in the end"
 		if s.Dropped {
 			fate = "it is dropped in the end"
 		}
