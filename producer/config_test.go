@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -186,4 +187,35 @@ func TestASnapshotThatWouldLoseOrRepeatChangesIsRefused(t *testing.T) {
 			require.ErrorContains(t, err, test.says)
 		})
 	}
+}
+
+// G3, G4: settings under which a checkpoint in MongoDB would lose the backlog of another store, be
+// a change of itself, or have a lease that ends by a clock.
+func TestACheckpointInMongoDBThatWouldDoHarmIsRefused(t *testing.T) {
+	minimal(t)
+	set(t, map[string]string{
+		"BLOB_ACCOUNT_URL": "", "CHECKPOINT_STORE": "mongodb", "CHECKPOINT_MONGODB_URI": "mongodb://db.example/?replicaSet=rs0",
+		"CHECKPOINT_MONGODB_DATABASE": "sluice", "START_FROM": "latest",
+	})
+	_, err := LoadConfig()
+	require.NoError(t, err, "a storage account is not needed")
+	for _, one := range []struct {
+		values map[string]string
+		want   string
+	}{
+		{map[string]string{"CHECKPOINT_MONGODB_URI": ""}, "CHECKPOINT_MONGODB_URI"},
+		{map[string]string{"CHECKPOINT_MONGODB_DATABASE": ""}, "CHECKPOINT_MONGODB_DATABASE"},
+		{map[string]string{"CHECKPOINT_MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "sluice_checkpoints"}, "the checkpoint would be in the watched collection"},
+		{map[string]string{"LEASE_TAKEOVER": "expiry"}, "its leases do not expire"},
+		{map[string]string{"LEASE_DURATION": "30s"}, "its leases do not expire"},
+	} {
+		t.Run(one.want, func(t *testing.T) {
+			set(t, one.values)
+			_, err := LoadConfig()
+			require.ErrorContains(t, err, one.want)
+		})
+	}
+	require.NoError(t, os.Unsetenv("START_FROM")) // t.Setenv restores it
+	_, err = LoadConfig()
+	require.ErrorContains(t, err, "START_FROM: is required with CHECKPOINT_STORE=mongodb")
 }
