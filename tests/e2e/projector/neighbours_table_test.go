@@ -115,7 +115,7 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 			func(w *world.World) {
 				_, err := w.Client.Database(world.ReadModel).Collection("totals").InsertOne(w.Context(), bson.D{{Key: "_id", Value: "all"}})
 				require.NoError(w, err)
-				holding(w, "sluice-projector") // that was killed
+				openTransaction(w, "sluice-projector") // that was killed
 			},
 		},
 		"overtaken": {

@@ -18,6 +18,12 @@ func holding(w *world.World, app string) *driver.Session {
 	w.StartProjector(together().settings(nil))
 	publishTogether(w, event("a", 1, "T"))
 	w.Completed(1)
+	return openTransaction(w, app)
+}
+
+// openTransaction opens a transaction that has written to the only document of totals.
+func openTransaction(w *world.World, app string) *driver.Session {
+	w.Helper()
 	client, err := driver.Connect(w.MongoOptions().SetAppName(app))
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = client.Disconnect(w.Context()) })
