@@ -18,9 +18,12 @@ type markup string
 // set are templates in the syntax of html/template, of which they use fields, variables, functions,
 // if, with, range and template.
 //
-// They are not run by html/template, because a program that contains it is 8 MB larger: it calls
-// methods by names that are known only when it runs, so that the linker can drop no method of any
-// type. Here a name is a field or a function. A value is escaped for text and for attributes
+// They are not run by html/template, because it calls methods by names that are known only when it
+// runs, so that the linker can drop no exported method of any type. Measured: the producer in its
+// image would have 30.2 MB instead of 23.4 MB, above the bound of the image, and 2.4 MB more of
+// resident memory from the start, whether the console is on or not.
+//
+// Here a name is a field or a function. A value is escaped for text and for attributes
 // in quotes, and is written nowhere else; what goes into the query of an address calls query.
 type set map[string]*parse.Tree
 
