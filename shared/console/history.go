@@ -17,6 +17,7 @@ type sample struct {
 	inserted, published, applied                int64
 	inFlight, active, dead, parked, lag, margin int64
 	sessions                                    int64
+	building, snapshot                          int64
 }
 
 // term is one leadership as the console saw it.
@@ -100,15 +101,21 @@ func measured(terms []term, r *Run) []term {
 }
 
 func sampleOf(now time.Time, v View) sample {
-	s := sample{at: now, inserted: -1, published: -1, applied: -1, active: -1, dead: -1, parked: -1, lag: -1, margin: -1, inFlight: -1, sessions: -1}
+	s := sample{at: now, inserted: -1, published: -1, applied: -1, active: -1, dead: -1, parked: -1, lag: -1, margin: -1, inFlight: -1, sessions: -1, building: -1, snapshot: -1}
 	for _, of := range v.Streams {
 		add(&s.published, &of.Published)
+		if of.Snapshot != nil {
+			add(&s.snapshot, &of.Snapshot.Done)
+		}
 		add(&s.inFlight, of.InFlight)
 		if of.FenceMarginMS != nil {
 			s.margin = *of.FenceMarginMS
 		}
 	}
 	for _, of := range v.Projections {
+		if of.Build != nil {
+			add(&s.building, &of.Build.Done)
+		}
 		add(&s.applied, of.Applied)
 		add(&s.parked, of.Parked)
 		add(&s.sessions, of.SessionsHeld)
@@ -163,4 +170,36 @@ func (h *history) rates(value func(sample) int64) []float64 {
 		values = append(values, float64(value(b)-value(a))/took)
 	}
 	return values
+}
+
+// pace returns how fast a build or a snapshot goes over the last minute, and the time that is left
+// if its total is known. Several builds at once, or several snapshots, have no pace of their own.
+func (h *history) pace(p *Progress) string {
+	value := func(s sample) int64 { return s.snapshot }
+	if p.Unit == "events" {
+		value = func(s sample) int64 { return s.building }
+	}
+	n := min(h.count, kept)
+	if n == 0 {
+		return "–"
+	}
+	last := h.samples[(h.count-1)%kept]
+	first := last
+	for i := h.count - 1; i >= h.count-n && i >= h.count-window; i-- {
+		s := h.samples[i%kept]
+		if value(s) < 0 || value(s) > value(first) {
+			break // it began, or began again
+		}
+		first = s
+	}
+	took := last.at.Sub(first.at).Seconds()
+	if value(last) != p.Done || took <= 0 {
+		return "–"
+	}
+	rate := float64(value(last)-value(first)) / took
+	text := short(rate) + " a second"
+	if left := p.Total - p.Done; left > 0 && rate > 0 {
+		text += ", about " + duration(time.Duration(float64(left)/rate*float64(time.Second))) + " to go"
+	}
+	return text
 }

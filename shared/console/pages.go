@@ -118,7 +118,7 @@ func (m *model) render(name string) string {
 func (m *model) functions() map[string]any {
 	return with(map[string]any{
 		"region": func(name string) markup { return markup(m.render(name)) },
-		"spark":  m.spark, "rate": m.rate, "harm": m.harm,
+		"spark":  m.spark, "rate": m.rate, "harm": m.harm, "pace": m.history.pace,
 	})
 }
 

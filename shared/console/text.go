@@ -45,7 +45,7 @@ var functions = map[string]any{
 	// The parser knows them only if they are here; the language has them.
 	"and": true, "or": true, "not": true,
 	// These depend on the page.
-	"region": true, "spark": true, "rate": true, "harm": true,
+	"region": true, "spark": true, "rate": true, "harm": true, "pace": true,
 	"percent": percent,
 }
 
