@@ -13,7 +13,7 @@ export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 
 # The variables that a target takes, and the settings that "make run" hands on to the producer. Another one on the
 # command line is a mistake: the run would not do what was asked for.
-VARIABLES := ARGS AZURITE BUILD CHAOS CLIENTS CHECKPOINT_STORE CONSOLE EXPECT FAILOVERS FROM INPUT KEEP LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PRODUCERS PROJECTION \
+VARIABLES := ARGS AZURITE BUILD CHAOS CLIENTS CHECKPOINT_STORE CONSOLE EXPECT FAILOVERS FROM INPUT KEEP LASTS LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PRODUCERS PROJECTION \
 	PROJECTORS QUIET RATE REPORT RINGS ROUNDS RUNS SEED SEEDS SESSION_KEY SHELL SNAPSHOT STOP TROUBLE VERSION WRITE_LOAD GO% CGO% \
 	MONGODB_DATABASE MONGODB_COLLECTION AGGREGATE_ID_PATH OPERATIONS ON_UNKNOWN_AGGREGATE EVENT_TYPE_PATH VERSION_PATH FULL_DOCUMENT% \
 	ON_COLLECTION_REPLACED
@@ -103,8 +103,13 @@ picture: ## on Linux: docs/run.svg, the README's moving picture, from a real run
 .PHONY: console-pictures
 console-pictures: ## with Chromium: docs/console-*.png, made by the test of the console, and pictures of all its pages in bin/console
 	@mkdir -p bin/console
+	@scripts/chromium.sh
 	CI=true CONSOLE_PICTURES=$(CURDIR)/bin/console go test -count 1 ./tests/e2e/console
 	cp bin/console/docs-console-*.png docs/ && cd docs && for f in docs-console-*.png; do mv "$$f" "$${f#docs-}"; done
+
+.PHONY: console-soak
+console-soak: ## the console with 50 watchers, for LASTS=1h: the heap and the processor have bounds
+	CONSOLE_SOAK=$(or $(LASTS),1h) go test -count 1 -v -timeout 120m -run WatchersForLong ./tests/e2e/console
 
 .PHONY: images
 images: ## with Docker, or as root with dockerd and debootstrap: both images are built, and the pipeline runs with them
