@@ -59,6 +59,9 @@ func Decode(m *azservicebus.ReceivedMessage) (Change, error) {
 	if m.CorrelationID != nil {
 		c.CorrelationID = *m.CorrelationID
 	}
+	if c.Position != "" && isPack(m) {
+		return Change{}, &Error{ReasonUndecodableBody, fmt.Sprintf("the pack of %d bytes does not hold the events that it lists", len(m.Body)), nil}
+	}
 	if m.MessageID == "" {
 		return Change{}, missing("MessageId")
 	}

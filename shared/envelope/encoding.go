@@ -20,5 +20,6 @@ func UnknownEncoding(m *azservicebus.ReceivedMessage) (contentType string, unkno
 		return "", false
 	}
 	_, row := eventTypes[Format(media)]
-	return media, !row && media != claimCheck
+	_, pack := packed(m) // without its list, it does not name the aggregates that it holds events of
+	return media, !row && !pack && media != claimCheck
 }

@@ -13,7 +13,7 @@ import (
 // messages that are not Sluice's.
 func TestG6UnknownEncoding(t *testing.T) {
 	for contentType, want := range map[string]bool{
-		"application/cloudevents-batch+json":                true,
+		"application/cloudevents-batch+json":                true, // without a list of its events
 		"Application/CloudEvents-Batch+JSON; charset=utf-8": true,
 		"application/vnd.sluice.pack-of-tomorrow":           true,
 		"application/vnd.sluice.claim-check":                false,
@@ -30,4 +30,6 @@ func TestG6UnknownEncoding(t *testing.T) {
 	}
 	_, unknown := envelope.UnknownEncoding(&azservicebus.ReceivedMessage{})
 	require.False(t, unknown)
+	_, unknown = envelope.UnknownEncoding(arrive(pack(t, bucketed(t, 2, envelope.JSON)...)))
+	require.False(t, unknown, "a pack that lists its events")
 }

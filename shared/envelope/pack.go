@@ -142,12 +142,18 @@ func (p *Pack) Message(generation int64) *azservicebus.Message {
 	}
 }
 
+// isPack reports whether a message has the content type of a pack.
+func isPack(m *azservicebus.ReceivedMessage) bool {
+	if m.ContentType == nil || *m.ContentType == string(JSON) || *m.ContentType == string(BSON) {
+		return false // almost every message: nothing is to be parsed
+	}
+	media, _, err := mime.ParseMediaType(*m.ContentType)
+	return err == nil && media == packType
+}
+
 // packed returns the list of a pack; ok is false if m is not a pack, or its list cannot be read.
 func packed(m *azservicebus.ReceivedMessage) (list []listed, ok bool) {
-	if m.ContentType == nil || *m.ContentType == string(JSON) || *m.ContentType == string(BSON) {
-		return nil, false // almost every message: nothing is to be parsed
-	}
-	if media, _, err := mime.ParseMediaType(*m.ContentType); err != nil || media != packType {
+	if !isPack(m) {
 		return nil, false
 	}
 	text := properties(m.ApplicationProperties).text(propPack)
@@ -183,7 +189,7 @@ func Unpack(m *azservicebus.ReceivedMessage) (events []*azservicebus.ReceivedMes
 		if readable {
 			events[i] = elements[i].message(m)
 		} else {
-			events[i] = unreadable(m, l)
+			events[i] = unreadable(m, l, i)
 		}
 	}
 	return events, true
@@ -198,9 +204,11 @@ func alone(pack *azservicebus.ReceivedMessage) *azservicebus.ReceivedMessage {
 	}
 }
 
-func unreadable(pack *azservicebus.ReceivedMessage, l listed) *azservicebus.ReceivedMessage {
+// unreadable returns the message of an event whose pack cannot be read. It holds all of the pack, for
+// people.
+func unreadable(pack *azservicebus.ReceivedMessage, l listed, index int) *azservicebus.ReceivedMessage {
 	m := alone(pack)
-	m.ContentType, m.Body = pack.ContentType, pack.Body
+	m.MessageID, m.ContentType, m.Body = fmt.Sprintf("%s/%d", pack.MessageID, index), pack.ContentType, pack.Body
 	m.ApplicationProperties = map[string]any{propSource: sourceURI + l[0], propSubject: l[1], propPosition: l[2]}
 	return m
 }

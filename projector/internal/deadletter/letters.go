@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -19,11 +20,18 @@ type Letter struct {
 	Position string `json:"position"`
 	Version  int64  `json:"version"`
 	Reason   string `json:"reason"`
-	sequence int64
+	key      letterKey
 	session  string
 	change   envelope.Change // without its body
 	// message is its message, if it was kept.
 	message *azservicebus.ReceivedMessage
+}
+
+// letterKey identifies a dead letter: by its sequence number, or by the id of the copy that was
+// made of an event of a pack.
+type letterKey struct {
+	sequence int64
+	aside    string
 }
 
 // keepBytes bounds the bodies that are kept of the messages that a scan has seen. Those that are
@@ -74,48 +82,110 @@ func (w within) PeekMessages(ctx context.Context, count int, o *azservicebus.Pee
 
 // lettersOf returns the dead letters of an aggregate, in the order in which they are to be applied.
 func (p *Replayer) lettersOf(ctx context.Context, from Peeker, aggregate string) ([]Letter, error) {
-	letters, _, err := p.lettersWhere(ctx, from, func(other string) bool { return other == aggregate })
+	letters, _, err := p.lettersWhere(ctx, from, false, func(other string) bool { return other == aggregate })
 	return letters[aggregate], err
 }
 
 // lettersWhere returns the dead letters of those aggregates that are wanted, each aggregate's in
-// the order in which they are to be applied, and the aggregates in order of their first.
+// the order in which they are to be applied, and the aggregates in order of their first. If unpack is
+// true, the packs among the dead letters are replaced by copies of their events.
 func (p *Replayer) lettersWhere(
-	ctx context.Context, from Peeker, wanted func(aggregate string) bool,
+	ctx context.Context, from Peeker, unpack bool, wanted func(aggregate string) bool,
 ) (letters map[string][]Letter, names []string, err error) {
 	letters = make(map[string][]Letter)
 	kept := 0
+	add := func(l Letter) {
+		if letters[l.change.Aggregate] == nil {
+			names = append(names, l.change.Aggregate)
+		}
+		letters[l.change.Aggregate] = append(letters[l.change.Aggregate], l)
+	}
+	var packs []*azservicebus.ReceivedMessage
 	var unknown error
 	err = p.scan(ctx, from, func(m *azservicebus.ReceivedMessage) bool {
 		if contentType, is := envelope.UnknownEncoding(m); is {
 			unknown = fmt.Errorf("%w (message %s, content type %s)", ErrUnknownEncoding, m.MessageID, contentType)
 			return false
 		}
+		if events, isPack := envelope.Unpack(m); isPack {
+			if unpack {
+				packs = append(packs, m)
+				return true
+			}
+			for _, e := range events {
+				if c := envelope.Partial(e); wanted(c.Aggregate) {
+					add(letterOf(e, c))
+				}
+			}
+			return true
+		}
 		c := envelope.Partial(m)
 		if !wanted(c.Aggregate) {
 			return true
-		}
-		if letters[c.Aggregate] == nil {
-			names = append(names, c.Aggregate)
 		}
 		l := letterOf(m, c)
 		if kept+len(m.Body) <= keepBytes {
 			kept, l.message = kept+len(m.Body), m
 		}
-		letters[c.Aggregate] = append(letters[c.Aggregate], l)
+		add(l)
 		return true
 	})
-	for _, of := range letters {
-		order(of)
+	if err = cmp.Or(err, unknown); err == nil {
+		err = p.unpack(ctx, packs)
 	}
 	if err == nil {
-		err = unknown
+		err = p.Applier.Asides(ctx, false, nil, func(a apply.Aside) {
+			if c := envelope.Partial(a.Message); wanted(c.Aggregate) {
+				l := letterOf(a.Message, c)
+				l.key = letterKey{aside: a.ID}
+				add(l)
+			}
+		})
+	}
+	for _, of := range letters {
+		order(of)
 	}
 	return letters, names, err
 }
 
+// unpack replaces packs in the dead-letter queue, which the broker or an old version put there, by
+// copies of their events. A reason of the projector's own proves nothing about a packed event: a
+// version that could not read the pack gave it.
+func (p *Replayer) unpack(ctx context.Context, packs []*azservicebus.ReceivedMessage) error {
+	for _, m := range packs {
+		var copies []apply.SetAsideEvent
+		events, _ := envelope.Unpack(m)
+		for _, e := range events {
+			c := envelope.Partial(e)
+			copies = append(copies, apply.SetAsideEvent{Change: c, Message: e, Reason: packReason(m), Description: "the pack of the event was dead-lettered"})
+		}
+		if err := p.Applier.SetAside(ctx, copies); err != nil {
+			return fmt.Errorf("unpack message %s of the dead-letter queue: %w", m.MessageID, err)
+		}
+		removed, err := p.remove(ctx, map[letterKey]bool{{sequence: *m.SequenceNumber}: true})
+		switch {
+		case err != nil:
+			return err
+		case removed == 0:
+			return fmt.Errorf("%w: message %s, which holds several events", ErrLocked, m.MessageID)
+		}
+	}
+	return nil
+}
+
+func packReason(m *azservicebus.ReceivedMessage) string {
+	reason := ""
+	if m.DeadLetterReason != nil {
+		reason = *m.DeadLetterReason
+	}
+	if apply.ByProjector(reason) {
+		return "Packed" + reason
+	}
+	return reason
+}
+
 func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
-	l := Letter{MessageID: c.MessageID, Position: c.Position, Version: c.Version, sequence: *m.SequenceNumber, change: c}
+	l := Letter{MessageID: c.MessageID, Position: c.Position, Version: c.Version, key: letterKey{sequence: *m.SequenceNumber}, change: c}
 	if m.DeadLetterReason != nil {
 		l.Reason = *m.DeadLetterReason
 	}
@@ -164,14 +234,23 @@ func order(letters []Letter) {
 
 // contents returns the messages of letters, in the same order; it fetches those that were not kept.
 func (p *Replayer) contents(ctx context.Context, from Peeker, letters []Letter) ([]*azservicebus.ReceivedMessage, error) {
-	wanted := make(map[int64]*azservicebus.ReceivedMessage, len(letters))
+	wanted := make(map[letterKey]*azservicebus.ReceivedMessage, len(letters))
+	var asides []string
 	for _, l := range letters {
-		wanted[l.sequence] = l.message
+		if wanted[l.key] = l.message; l.key.aside != "" {
+			asides = append(asides, l.key.aside)
+		}
+	}
+	if len(asides) > 0 {
+		err := p.Applier.Asides(ctx, true, asides, func(a apply.Aside) { wanted[letterKey{aside: a.ID}] = a.Message })
+		if err != nil {
+			return nil, err
+		}
 	}
 	messages := make([]*azservicebus.ReceivedMessage, 0, len(letters))
 	for _, l := range letters {
-		if wanted[l.sequence] == nil {
-			found, err := p.peek(ctx, from, l.sequence)
+		if wanted[l.key] == nil && l.key.aside == "" {
+			found, err := p.peek(ctx, from, l.key.sequence)
 			if err != nil {
 				return nil, err
 			}
@@ -179,12 +258,12 @@ func (p *Replayer) contents(ctx context.Context, from Peeker, letters []Letter) 
 				if m.SequenceNumber == nil {
 					continue
 				}
-				if _, ok := wanted[*m.SequenceNumber]; ok {
-					wanted[*m.SequenceNumber] = m
+				if _, ok := wanted[letterKey{sequence: *m.SequenceNumber}]; ok {
+					wanted[letterKey{sequence: *m.SequenceNumber}] = m
 				}
 			}
 		}
-		m := wanted[l.sequence]
+		m := wanted[l.key]
 		if m == nil {
 			return nil, fmt.Errorf("message %s has left the dead-letter queue during the replay; run the command again", l.MessageID)
 		}

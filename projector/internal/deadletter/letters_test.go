@@ -41,7 +41,7 @@ func TestOrder(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for i := range test.letters {
-				test.letters[i].sequence = int64(i)
+				test.letters[i].key.sequence = int64(i)
 			}
 			order(test.letters)
 			var got strings.Builder

@@ -41,7 +41,7 @@ func overtaken(l Letter) apply.Result {
 func (p *Replayer) stuckOnOvertaken(ctx context.Context, a apply.Aggregate, letters []Letter, skip bool, o *Outcome) (left []Letter, err error) {
 	at := slices.IndexFunc(letters, func(l Letter) bool { return p.Applier.DeadLetterState(a.Guard, &l.change, l.Reason) == apply.Overtaken })
 	if at >= 0 && skip && a.Reason == apply.ReasonOvertaken && letters[at].MessageID == a.MessageID {
-		removed, err := p.remove(ctx, map[int64]bool{letters[at].sequence: true})
+		removed, err := p.remove(ctx, map[letterKey]bool{letters[at].key: true})
 		switch {
 		case err != nil:
 			return nil, err
@@ -80,7 +80,7 @@ func (p *Replayer) Left(ctx context.Context, parked map[string]bool) (strays []s
 		case !errors.Is(err, apply.ErrNotParked):
 			return nil, nil, err
 		}
-		o := Outcome{Aggregate: name, settled: make(map[int64]bool)}
+		o := Outcome{Aggregate: name, settled: make(map[letterKey]bool)}
 		p.settle(a, letters[name], &o)
 		left = append(left, o)
 	}
@@ -120,10 +120,10 @@ func (p *Replayer) Overtaken(ctx context.Context, aggregates []apply.Aggregate) 
 // continues without them. It returns how many it removed: another receiver may have locked the
 // others.
 func (p *Replayer) GiveUp(ctx context.Context, all []Passed) (removed int, err error) {
-	wanted := make(map[int64]bool)
+	wanted := make(map[letterKey]bool)
 	for _, passed := range all {
 		for _, l := range passed.Events {
-			wanted[l.sequence] = true
+			wanted[l.key] = true
 		}
 	}
 	return p.remove(ctx, wanted)
@@ -136,5 +136,5 @@ func (p *Replayer) lookFor(ctx context.Context, wanted func(aggregate string) bo
 		return nil, nil, err
 	}
 	defer p.closeDeadLetters(ctx, receiver)
-	return p.lettersWhere(ctx, receiver, wanted)
+	return p.lettersWhere(ctx, receiver, true, wanted)
 }

@@ -18,16 +18,26 @@ const (
 	quiet = 3 * time.Second
 )
 
-// remove completes messages of the dead-letter queue by their sequence numbers, and returns how
-// many. A queue delivers its messages in order, so those before them are locked meanwhile, and
+// remove removes copies of packed events, and completes messages of the dead-letter queue by their
+// sequence numbers; it returns how many. A queue delivers its messages in order, so those before them are locked meanwhile, and
 // abandoned at the end.
 //
 // It may leave some: those that another receiver has locked, and those behind so many others that
 // the locks of the first ones expire. They do no harm: their effects are committed, and the guard
 // recognises them.
-func (p *Replayer) remove(ctx context.Context, wanted map[int64]bool) (removed int, err error) {
-	if len(wanted) == 0 {
-		return 0, nil
+func (p *Replayer) remove(ctx context.Context, all map[letterKey]bool) (removed int, err error) {
+	wanted := make(map[int64]bool)
+	var asides []string
+	for key := range all {
+		if key.aside != "" {
+			asides = append(asides, key.aside)
+		} else {
+			wanted[key.sequence] = true
+		}
+	}
+	copies, err := p.Applier.RemoveAsides(ctx, asides)
+	if err != nil || len(wanted) == 0 {
+		return copies, err
 	}
 	receiver, err := p.deadLetters()
 	if err != nil {
@@ -76,7 +86,7 @@ func (p *Replayer) remove(ctx context.Context, wanted map[int64]bool) (removed i
 	// stay locked.
 	p.closeDeadLetters(ctx, receiver)
 	p.giveBack(ctx, passed)
-	return int(done.Load()), err
+	return copies + int(done.Load()), err
 }
 
 // receive returns the next messages, or none if none arrive for a while.

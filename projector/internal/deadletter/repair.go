@@ -52,15 +52,15 @@ func (p *Replayer) repair(ctx context.Context, t *task) error {
 	}
 	// The guard proves of some letters that they are no longer needed. The others are removed while
 	// the aggregate is parked: later they would count as overtaken.
-	unproven := make(map[int64]bool)
+	unproven := make(map[letterKey]bool)
 	for _, l := range t.letters {
 		switch state := p.Applier.DeadLetterState(now.Guard, &l.change, l.Reason); {
 		case l.Position != "" && state == apply.Waiting:
 			return fmt.Errorf("%w (message %s)", ErrLater, l.MessageID)
 		case state == apply.Done:
-			t.o.settled[l.sequence] = true
+			t.o.settled[l.key] = true
 		default:
-			unproven[l.sequence] = true
+			unproven[l.key] = true
 		}
 	}
 	removed, err := p.remove(ctx, unproven)

@@ -28,8 +28,8 @@ type Outcome struct {
 	// Unknown is true if neither the read model nor the dead-letter queue has anything of the
 	// aggregate.
 	Unknown bool
-	// settled are the sequence numbers of the dead letters that are no longer needed.
-	settled map[int64]bool
+	// settled are the dead letters that are no longer needed.
+	settled map[letterKey]bool
 }
 
 // Stuck is an event that cannot be applied.
@@ -82,7 +82,7 @@ func (p *Replayer) inTurn(ctx context.Context, aggregates []string, set func(*ta
 	for names := range slices.Chunk(aggregates, together) {
 		tasks := make([]*task, len(names))
 		for i, name := range names {
-			tasks[i] = &task{o: Outcome{Aggregate: name, settled: make(map[int64]bool)}}
+			tasks[i] = &task{o: Outcome{Aggregate: name, settled: make(map[letterKey]bool)}}
 			set(tasks[i])
 		}
 		for range maxPasses {
@@ -170,7 +170,7 @@ func (p *Replayer) find(ctx context.Context, from Peeker, tasks []*task) {
 	if len(wanted) == 0 {
 		return
 	}
-	letters, _, err := p.lettersWhere(ctx, from, func(aggregate string) bool { return wanted[aggregate] })
+	letters, _, err := p.lettersWhere(ctx, from, true, func(aggregate string) bool { return wanted[aggregate] })
 	for _, t := range tasks {
 		if t.err == nil {
 			t.letters, t.err = letters[t.o.Aggregate], err
@@ -181,10 +181,10 @@ func (p *Replayer) find(ctx context.Context, from Peeker, tasks []*task) {
 // Remove removes the settled dead letters of outcomes from the queue. It returns how many it
 // removed, of how many.
 func (p *Replayer) Remove(ctx context.Context, outcomes ...Outcome) (removed, of int, err error) {
-	wanted := make(map[int64]bool)
+	wanted := make(map[letterKey]bool)
 	for _, o := range outcomes {
-		for sequence := range o.settled {
-			wanted[sequence] = true
+		for key := range o.settled {
+			wanted[key] = true
 		}
 	}
 	removed, err = p.remove(ctx, wanted)
@@ -208,9 +208,9 @@ func (p *Replayer) leftovers(ctx context.Context, t *task) (parked bool, err err
 func (p *Replayer) settle(a apply.Aggregate, letters []Letter, o *Outcome) {
 	for _, l := range letters {
 		if p.Applier.DeadLetterState(a.Guard, &l.change, l.Reason) == apply.Done {
-			o.settled[l.sequence] = true
+			o.settled[l.key] = true
 			o.Known++
-		} else if !o.settled[l.sequence] {
+		} else if !o.settled[l.key] {
 			o.Foreign++
 		}
 	}

@@ -44,7 +44,7 @@ func (p *Replayer) apply(ctx context.Context, from Peeker, r apply.Replay, lette
 		done()
 		for i := range results {
 			if results[i].Kind == apply.Applied || results[i].Kind == apply.Duplicate {
-				o.settled[letters[i].sequence] = true
+				o.settled[letters[i].key] = true
 			}
 		}
 		if err != nil {
@@ -92,7 +92,7 @@ func (p *Replayer) passOver(ctx context.Context, r apply.Replay, letters []Lette
 		}
 		results[i] = apply.Result{}
 		if changes[i].Position == "" {
-			removed, err := p.remove(ctx, map[int64]bool{letters[i].sequence: true})
+			removed, err := p.remove(ctx, map[letterKey]bool{letters[i].key: true})
 			switch {
 			case err != nil:
 				return err

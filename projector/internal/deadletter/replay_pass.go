@@ -112,8 +112,14 @@ func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Let
 	missing := true
 	for name, session := range kept {
 		err := p.scan(ctx, session, func(m *azservicebus.ReceivedMessage) bool {
-			c := envelope.Partial(m)
-			missing = !a.Of(&c) || m.SessionID == nil || *m.SessionID != name
+			events, isPack := envelope.Unpack(m)
+			if !isPack {
+				events = append(events, m)
+			}
+			for _, e := range events {
+				c := envelope.Partial(e)
+				missing = missing && (!a.Of(&c) || m.SessionID == nil || *m.SessionID != name)
+			}
 			return missing
 		})
 		if err != nil || !missing {

@@ -24,6 +24,10 @@ type batch struct {
 	fetched      *fetchedBody // the one body of a claim check that is in memory, or nil
 	// answers are those of a projection in another process, while the batch is in hand.
 	answers map[*azservicebus.ReceivedMessage]*remote.Outcome
+	packs   map[*azservicebus.ReceivedMessage]*pack // by the messages of their events
+	most    int                                     // changes that are written at once at most
+	// oneByOne is set if a pack was delivered so often that its events are tried one by one.
+	oneByOne bool
 	round
 }
 
@@ -48,10 +52,13 @@ type fetchedBody struct {
 // that was delivered so often that the broker might soon dead-letter it, unless it turns out to be
 // applied already. Poison parks its aggregate if the message names one.
 func (p *Pipeline) decode(messages []*azservicebus.ReceivedMessage) *batch {
-	var b batch
+	b := batch{most: p.opts.Batch}
 	parkAt := parkAtDelivery(p.MaxDeliveries())
 	for _, m := range messages {
 		b.deliveries = max(b.deliveries, m.DeliveryCount)
+		if b.unpack(m, parkAt, p.MaxDeliveries()) {
+			continue
+		}
 		change, err := envelope.Decode(m)
 		switch {
 		case err != nil:
@@ -71,7 +78,8 @@ func join(deferred, received *batch) *batch {
 	if deferred.len() == 0 {
 		return received
 	}
-	b := &batch{deliveries: received.deliveries, lastDelivery: received.lastDelivery, spans: received.spans}
+	b := &batch{deliveries: received.deliveries, lastDelivery: received.lastDelivery, spans: received.spans, oneByOne: received.oneByOne, most: received.most,
+		packs: joinPacks(deferred.packs, received.packs)}
 	for _, part := range []*batch{deferred, received} {
 		b.messages = append(b.messages, part.messages...)
 		b.changes = append(b.changes, part.changes...)
@@ -91,6 +99,17 @@ func (b *batch) add(m *azservicebus.ReceivedMessage, c envelope.Change, r apply.
 // attempt returns what the next attempt tries.
 func (b *batch) attempt() apply.Attempt {
 	return apply.Attempt{Limit: b.limit, PerAggregate: b.perAggregate, Skip: b.skip}
+}
+
+// bounded returns how many changes are tried at once; 0: all.
+func (b *batch) bounded(limit int) int {
+	switch {
+	case b.oneByOne:
+		return 1
+	case b.most > 0 && b.len() > b.most && (limit == 0 || limit > b.most):
+		return b.most
+	}
+	return limit
 }
 
 // tries reports whether the next attempt tries any change.
@@ -141,7 +160,7 @@ func (b *batch) learn(a attempt) {
 	}
 	switch {
 	case decided:
-		b.limit, b.timeouts = 2*b.limit, 0
+		b.limit, b.timeouts = b.bounded(2*b.limit), 0
 	case a.timedOut:
 		if b.timeouts++; b.timeouts == 2 {
 			if b.limit > 0 {

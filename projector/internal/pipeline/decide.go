@@ -171,6 +171,7 @@ func (d *decider) next(now time.Time, b *batch, a attempt) (s step) {
 			}
 		}
 	}
+	b.nextUsedUp()
 	progress, blamed := b.dropDecided(), len(a.failures) > 0
 	if a.err != nil {
 		only, ok := b.onlyTried(a)
@@ -195,7 +196,7 @@ func (d *decider) next(now time.Time, b *batch, a attempt) (s step) {
 // begin starts a round of attempts: it skips the aggregates whose time to be tried again has not
 // come.
 func (d *decider) begin(now time.Time, b *batch) {
-	b.round = round{began: now, skip: make(map[string]bool)}
+	b.round = round{began: now, skip: make(map[string]bool), limit: b.bounded(0)}
 	for i, r := range b.results {
 		c := &b.changes[i]
 		if r.Kind != apply.Gap {

@@ -87,14 +87,18 @@ func (h *handler) settle(receiving, applying context.Context, b *batch) error {
 	if !slices.ContainsFunc(settlements, func(s settlement) bool { return s.action != leave }) {
 		return nil
 	}
-	start, span, messages := time.Now(), b.spans.settling(applying), b.messages
+	messages, sent, err := h.repack(applying, b, settlements)
+	if err != nil {
+		return err
+	}
+	start, span := time.Now(), b.spans.settling(applying)
 	h.completing.begin(func() error {
-		err := sendSettlements(receiving, h.session.Settler(), h.opts.SettleTimeout, messages, settlements)
+		err := sendSettlements(receiving, h.session.Settler(), h.opts.SettleTimeout, messages, sent)
 		endSpan(span, err)
 		h.metrics.settled(settlements, time.Since(start), err)
 		return err
 	})
-	if !slices.ContainsFunc(settlements, func(s settlement) bool { return s.action != complete }) {
+	if !slices.ContainsFunc(sent, func(s settlement) bool { return s.action != complete }) {
 		return nil
 	}
 	return h.completing.wait()

@@ -1,0 +1,252 @@
+package projector_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// packOf returns events in one message of the session bucket-3.
+func packOf(w *world.World, changes ...envelope.Change) *azservicebus.Message {
+	w.Helper()
+	var p envelope.Pack
+	for _, c := range changes {
+		c.Session = "bucket-3"
+		added, err := p.Add(encode(w, c), 200_000)
+		require.NoError(w, err)
+		require.True(w, added)
+	}
+	return p.Message(0)
+}
+
+// asides returns the events that are set aside, as deadLetters does.
+func asides(w *world.World, s shape) (all []string) {
+	w.Helper()
+	cursor, err := w.Client.Database(world.ReadModel).Collection(s.name+"_parked").Find(w.Context(), bson.D{})
+	require.NoError(w, err)
+	for cursor.Next(w.Context()) {
+		id, version := cursor.Current.Lookup("_id", "aggregate").StringValue(), versionOf(cursor.Current)
+		all = append(all, id+"/"+string(rune('0'+version))+" "+cursor.Current.Lookup("reason").StringValue())
+	}
+	require.NoError(w, cursor.Err())
+	return all
+}
+
+func versionOf(aside bson.Raw) int64 {
+	n, _ := aside.Lookup("properties", "version").AsInt64OK()
+	return n
+}
+
+// G1, G2, G3: the events of packs are applied in order, each once, between events that come alone,
+// and each pack is completed.
+func TestG1G2G3PacksAreAppliedEventByEvent(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		s.adjust = func(c *projector.Config) { c.ReceiveBatch = 4 } // fewer than the events of a pack
+		alone := event("a", 4, "T")
+		alone.Session = "bucket-3"
+		var long []envelope.Change
+		for n := 5; n <= 14; n++ {
+			long = append(long, event("a", n, "T"))
+		}
+		send(w, packOf(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T"), event("a", 3, "T")), encode(w, alone),
+			packOf(w, long...), packOf(w, event("b", 2, "T"), event("b", 3, "T")))
+		p := w.StartProjector(s.settings(nil))
+		w.Completed(4)
+		counted, err := p.End()
+		require.NoError(w, err)
+		requireRight(w, s, "a", 14)
+		requireRight(w, s, "b", 3)
+		require.Zero(w, counted.Duplicates)
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
+	})
+}
+
+// G3: events that come again in other packs, or alone, as a successor of the producer sends them,
+// have no second effect.
+func TestG3PartialRepeatsOfPacksHaveNoEffect(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		one := func(n int) envelope.Change { return event("a", n, "T") }
+		alone := one(2)
+		alone.Session = "bucket-3"
+		for i, m := range []*azservicebus.Message{
+			packOf(w, one(1), one(2), one(3)), packOf(w, one(2), one(3), one(4)), encode(w, alone), packOf(w, one(1), one(2), one(3), one(4), one(5)),
+		} {
+			send(w, m)
+			w.Completed(i + 1)
+		}
+		counted, err := p.End()
+		require.NoError(w, err)
+		requireRight(w, s, "a", 5)
+		require.Equal(w, 7, counted.Duplicates)
+	})
+}
+
+// G1, G3: a projector that ends after half of a pack leaves the pack; the next one applies the
+// other half.
+func TestG1G3AHalfAppliedPackIsFinished(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		first := w.StartProjector(s.settings(nil))
+		// b's second version is missing, so the pack is not decided.
+		send(w, packOf(w, event("b", 1, "T"), event("a", 1, "T"), event("b", 3, "T"), event("a", 2, "T")))
+		w.Eventually("what does not wait is applied", func() bool { return s.applied(w, "a") == 2 && s.applied(w, "b") == 1 })
+		w.Pass(time.Second)
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Completed, "the pack has an event that is not decided")
+		first.Kill()
+		w.Pass(world.LockDuration + time.Second)
+		second := w.StartProjector(s.settings(nil))
+		late := event("b", 2, "T")
+		late.Session = "bucket-3"
+		send(w, encode(w, late))
+		w.Completed(2)
+		_, err := second.End()
+		require.NoError(w, err)
+		requireRight(w, s, "a", 2)
+		requireRight(w, s, "b", 3)
+	})
+}
+
+// G5: a poison in a pack parks its aggregate and nothing else. No dead letter is made: the events
+// of the aggregate are set aside, and a replay applies them in order with those that came alone.
+func TestG5PoisonInAPackParksItsAggregate(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		alone := event("a", 4, "T")
+		alone.Session = "bucket-3"
+		send(w, packOf(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "Poison"), event("b", 2, "T"), event("a", 3, "T")),
+			encode(w, alone), packOf(w, event("a", 5, "T"), event("b", 3, "T")))
+		w.Completed(2)
+		deadLettered(w, 1)
+		w.Eventually("the packs are completed", func() bool { return s.applied(w, "b") == 3 })
+		require.Equal(w, 1, s.applied(w, "a"))
+		require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked", "a/5 AggregateParked"}, asides(w, s))
+		require.Equal(w, []string{"a/4 AggregateParked"}, deadLetters(w))
+		require.Equal(w, event("a", 2, "T").Position, parked(w, s.guards, "a").Position)
+		shown := operate(w, s, "parked", "show", "a")
+		require.Equal(w, 0, shown.Code)
+		require.Contains(w, shown.Out, "4 events")
+
+		require.Equal(w, 1, operate(w, s, "parked", "replay", "a").Code, "it is not mended")
+		s.mended.Store(true)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+		requireRight(w, s, "a", 5)
+		requireRight(w, s, "b", 3)
+		require.Empty(w, asides(w, s))
+		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G5: the event that is dropped has no effect; the others of its pack have theirs.
+func TestG5ADropOfAPackedEvent(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		send(w, packOf(w, event("a", 1, "T"), event("a", 2, "Poison"), event("b", 1, "Poison"), event("a", 3, "T"), event("b", 2, "T")))
+		w.Completed(1)
+		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
+		require.Equal(w, 2, s.applied(w, "a"))
+		require.Equal(w, []string{"b/1 ProjectionFailed", "b/2 AggregateParked"}, asides(w, s))
+		s.mended.Store(true)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "--all").Code)
+		requireRight(w, s, "b", 2)
+		require.Empty(w, asides(w, s))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G1, G5: a pack in the dead-letter queue, whether the broker put it there or a version that does
+// not know packs, is unpacked by a replay, and each of its aggregates gets its events. A reason of
+// the projector's proves of none that it was applied.
+func TestG1G5ADeadLetteredPackIsReplayedEventByEvent(t *testing.T) {
+	for _, reason := range []string{"MaxDeliveryCountExceeded", "MissingProperty"} {
+		t.Run(reason, func(t *testing.T) {
+			eachShape(t, func(w *world.World, s shape) {
+				send(w, packOf(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T")))
+				session, err := w.BusClient.AcceptSessionForSubscription(w.Context(), world.Topic, world.Subscription, "bucket-3", nil)
+				require.NoError(w, err)
+				messages, err := session.ReceiveMessages(w.Context(), 1, nil)
+				require.NoError(w, err)
+				require.NoError(w, session.DeadLetterMessage(w.Context(), messages[0], &azservicebus.DeadLetterOptions{Reason: &reason}))
+				require.NoError(w, session.Close(w.Context()))
+				require.Equal(w, 0, operate(w, s, "parked", "replay", "--all").Code)
+				requireRight(w, s, "a", 2)
+				requireRight(w, s, "b", 1)
+				require.Empty(w, asides(w, s))
+				require.Empty(w, deadLetters(w))
+			})
+		})
+	}
+}
+
+// G1, G5: a pack that cannot be read parks each aggregate that it lists, and no event overtakes it.
+func TestG1G5AnUnreadablePackParksWhatItLists(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		damaged := packOf(w, event("a", 1, "T"), event("b", 1, "T"))
+		damaged.Body = damaged.Body[:len(damaged.Body)-1]
+		send(w, damaged, packOf(w, event("a", 2, "T"), event("c", 1, "T"), event("b", 2, "T")))
+		w.Completed(2)
+		require.Zero(w, s.applied(w, "a"))
+		require.Zero(w, s.applied(w, "b"))
+		require.Equal(w, 1, s.applied(w, "c"))
+		require.Equal(w, "UndecodableBody", parked(w, s.guards, "a").Reason)
+		require.Equal(w, "UndecodableBody", parked(w, s.guards, "b").Reason)
+		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
+		require.Equal(w, 1, s.applied(w, "a"), "what follows the event is applied")
+		require.Equal(w, []string{"b/0 UndecodableBody", "b/2 AggregateParked"}, asides(w, s))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G5: of a pack with an event that ends every projector, only the aggregate of that event is
+// parked.
+func TestG5OneEventUsesUpTheDeliveriesOfItsPack(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		var armed, dies atomic.Bool
+		settings := func(c *projector.Config, o *projector.Options) {
+			s.settings(nil)(c, o)
+			c.MaxDeliveries = maxDeliveries
+			mortal := deadly{Projection: s.project, armed: &armed, dies: &dies}
+			registry, err := projection.NewRegistry(mortal)
+			if one, ok := s.project.(projection.OneDocument); ok {
+				registry, err = projection.NewRegistry(deadlyDocument{deadly: mortal, one: one})
+			}
+			require.NoError(w, err)
+			o.Projections = registry
+		}
+		armed.Store(true)
+		p := w.StartProjector(settings)
+		send(w, packOf(w, event("b", 1, "T"), event("c", 1, "T"), event("a", 1, "T"), event("a", 2, "T"), event("d", 1, "T")))
+		over := func() bool { return dies.Load() || w.Bus.Stats(world.SubscriptionPath).Completed > 0 }
+		for w.Eventually("it dies, or the pack is completed", over); dies.Load(); w.Eventually("it dies, or the pack is completed", over) {
+			p.BusPlug.Stall()
+			p.MongoPlug.Pull()
+			w.Pass(world.LockDuration + time.Second)
+			p.Kill()
+			dies.Store(false)
+			p = w.StartProjector(settings)
+		}
+		armed.Store(false)
+		require.Equal(w, []string{"a/2 DeliveriesUsedUp"}, asides(w, s))
+		for _, name := range []string{"a", "b", "c", "d"} {
+			require.Equal(w, 1, s.applied(w, name), name)
+		}
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+		requireRight(w, s, "a", 2)
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
