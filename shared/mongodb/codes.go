@@ -109,11 +109,11 @@ func HasCode(err error, codes ...int) bool {
 	return ok && slices.ContainsFunc(codes, server.HasErrorCode)
 }
 
-// SnapshotGone reports whether a server cannot read as of a cluster time any more: its history does
-// not reach back so far, an index or a collMod came after it, or a chunk of a sharded collection
-// has moved since.
+// SnapshotGone reports whether a server cannot read as of a cluster time: its history does not
+// reach back so far, an index or a collMod came after it, a chunk of a sharded collection has moved
+// since, or a member that has not seen the time refuses it as an invalid option.
 func SnapshotGone(err error) bool {
-	return HasCode(err, SnapshotTooOld, SnapshotUnavailable, StaleChunkHistory)
+	return HasCode(err, SnapshotTooOld, SnapshotUnavailable, StaleChunkHistory, InvalidOptions)
 }
 
 // ClusterTime asks a deployment for its cluster time; zero if it has none. It is a point in the

@@ -25,6 +25,7 @@ var (
 		"the path may be one from the repository's root")
 	writeTo      = flag.String("write", "", "write the plan of the one seed, or the one plan, into this file instead of simulating it; the path is one from tests/sim")
 	from         = flag.Uint64("from", 0, "the first of the seeds that SIM_SEEDS counts")
+	draws        = flag.String("draws", "", "draw "+plan.WithSnapshot+" or "+plan.WithBuild+" into the run of every seed")
 	tries        = flag.Int("tries", 1, "simulate the one seed or plan up to so many times, until it fails")
 	programsOnly = flag.Bool("programs", false, "with SIM_SEEDS: simulate only those seeds whose projection is a program of its own")
 	breaks       = flag.String("breaks", "", "with -tries: go on until this promise is broken")
@@ -72,7 +73,7 @@ func TestSimulation(t *testing.T) {
 	t.Cleanup(func() {
 		t.Logf("in %d seeds: %v", n, seen)
 		// A FailNow so late would end the test without a word.
-		if missed := seen.missed(n); n >= seeds && *from == 0 && !*programsOnly && !t.Failed() && len(missed) > 0 {
+		if missed := seen.missed(n); n >= seeds && *from == 0 && *draws == "" && !*programsOnly && !t.Failed() && len(missed) > 0 {
 			t.Errorf("the simulation does not reach what it is for: in %d seeds no %s", n, strings.Join(missed, ", no "))
 		}
 	})
@@ -111,7 +112,11 @@ type simulation struct {
 }
 
 func ofSeed(seed uint64, tells bool) simulation {
-	return simulation{plan: plan.Draw(seed), again: fmt.Sprintf("-seed %d", seed), tells: tells}
+	again := fmt.Sprintf("-seed %d", seed)
+	if *draws != "" {
+		again += " -draws " + *draws
+	}
+	return simulation{plan: plan.DrawWith(seed, *draws), again: again, tells: tells}
 }
 
 // again simulates a plan as many times as was asked for, until it fails in the way that was asked

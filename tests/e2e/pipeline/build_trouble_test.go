@@ -92,7 +92,10 @@ func failing(code int, commands ...string) func(w *world.World, plug *world.Plug
 // G1, G3: a range that can no longer be read as of its time is read again as of another one, as a
 // whole.
 func TestG3ARangeThatIsTooOldIsReadAgain(t *testing.T) {
-	for name, gone := range map[string]int{"the history is shorter": mongodb.SnapshotTooOld, "an index was created": mongodb.SnapshotUnavailable, "a chunk was moved": mongodb.StaleChunkHistory} {
+	for name, gone := range map[string]int{
+		"the history is shorter": mongodb.SnapshotTooOld, "an index was created": mongodb.SnapshotUnavailable,
+		"a chunk was moved": mongodb.StaleChunkHistory, "the member has not seen the time": mongodb.InvalidOptions,
+	} {
 		t.Run(name, func(t *testing.T) {
 			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 				begun(w, 9)

@@ -17,7 +17,7 @@ const KiB = 1 << 10
 // how large they are.
 func (d *drawing) broker(r *rand.Rand) {
 	s := &d.plan.Settings
-	partitioned, large, usesUp := r.IntN(4) == 0, r.IntN(5) == 0, r.IntN(4) == 0
+	partitioned, large, usesUp := r.IntN(4) == 0, r.IntN(5) == 0, r.IntN(4) == 0 && d.feature == ""
 	first, body, fit := r.Int64N(2), 16<<r.IntN(3), 1+r.IntN(3)
 	if s.GapWait.Duration > 0 {
 		s.VersionFirst = first

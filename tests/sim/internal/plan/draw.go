@@ -15,19 +15,38 @@ import (
 // part of the plan.
 const DuplicateWindow = 20 * time.Second
 
+// The features that [DrawWith] draws into every run.
+const (
+	// WithSnapshot is a snapshot in the stream.
+	WithSnapshot = "snapshot"
+	// WithBuild is a second version of the projection.
+	WithBuild = "build"
+)
+
 // Draw returns the plan of a seed. Each part of it has a random source of its own.
-func Draw(seed uint64) Plan {
+func Draw(seed uint64) Plan { return DrawWith(seed, "") }
+
+// DrawWith returns the plan of a seed with a feature, for which it leaves out what excludes the
+// feature; "" leaves that to chance.
+func DrawWith(seed uint64, feature string) Plan {
 	d := &drawing{
-		faults: rand.New(rand.NewPCG(seed, 0x51)), aim: rand.New(rand.NewPCG(seed, 0xa1)), mending: rand.New(rand.NewPCG(seed, 0x3e)),
+		feature: feature,
+		faults:  rand.New(rand.NewPCG(seed, 0x51)), aim: rand.New(rand.NewPCG(seed, 0xa1)), mending: rand.New(rand.NewPCG(seed, 0x3e)),
 	}
 	d.plan.Seed = seed
 	d.settings(seed)
 	d.plan.Bursts = d.workload(rand.New(rand.NewPCG(seed, 0x17)))
 	d.steps()
-	d.documents(rand.New(rand.NewPCG(seed, 0xd0)))
-	d.replacements(rand.New(rand.NewPCG(seed, 0x4e)))
+	if feature == "" {
+		d.documents(rand.New(rand.NewPCG(seed, 0xd0)))
+	}
+	if feature != WithBuild {
+		d.replacements(rand.New(rand.NewPCG(seed, 0x4e)))
+	}
 	d.answers(rand.New(rand.NewPCG(seed, 0x5b)))
-	d.neverTakenMessages(rand.New(rand.NewPCG(seed, 0x0f)))
+	if feature == "" {
+		d.neverTakenMessages(rand.New(rand.NewPCG(seed, 0x0f)))
+	}
 	d.openings(rand.New(rand.NewPCG(seed, 0x0e)))
 	d.version(rand.New(rand.NewPCG(seed, 0x4d)))
 	d.upgrades(rand.New(rand.NewPCG(seed, 0x6e)))
@@ -39,8 +58,12 @@ func Draw(seed uint64) Plan {
 	d.program(rand.New(rand.NewPCG(seed, 0x36)))
 	d.plan.Garbage = d.litter(rand.New(rand.NewPCG(seed, 0x9a)))
 	d.operator()
-	d.repairs(rand.New(rand.NewPCG(seed, 0x9e)))
-	d.snapshots(rand.New(rand.NewPCG(seed, 0x32)))
+	if feature != WithSnapshot {
+		d.repairs(rand.New(rand.NewPCG(seed, 0x9e)))
+	}
+	if feature != WithBuild {
+		d.snapshots(rand.New(rand.NewPCG(seed, 0x32)))
+	}
 	d.versions(rand.New(rand.NewPCG(seed, 0x2b)))
 	return d.plan
 }
@@ -52,12 +75,16 @@ func (d *drawing) version(r *rand.Rand) {
 	if d.plan.Settings.Documents != "" {
 		versions = versions[2:]
 	}
+	if d.feature == WithBuild {
+		versions[0] = "5.0"
+	}
 	d.plan.Settings.MongoVersion = versions[r.IntN(len(versions))]
 }
 
 // drawing is a plan that is being drawn, with data that is only needed until then.
 type drawing struct {
-	plan Plan
+	plan    Plan
+	feature string // see [DrawWith]
 
 	faults, aim, mending *rand.Rand
 
@@ -90,7 +117,7 @@ func (d *drawing) settings(seed uint64) {
 	d.aimed, s.Projection = 1+d.aim.IntN(5), []string{Timeline, Timeline, Timeline, Ledger}[d.aim.IntN(4)]
 	s.GapWait = seconds([]int{0, 30}[d.aim.IntN(2)])
 	d.garbage = d.mending.IntN(4)
-	if seed%4 == 3 {
+	if seed%4 == 3 && d.feature != WithBuild {
 		s.Streams = len(Collections)
 	}
 	if seed%8 == 0 {

@@ -143,6 +143,21 @@ func TestShrinkTriesWhatCanBeCarriedOut(t *testing.T) {
 	}
 }
 
+// A feature that is wanted is in every run, and every such plan can be executed.
+func TestAFeatureIsDrawnIntoEveryRun(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(500) {
+		with := plan.DrawWith(seed, plan.WithSnapshot)
+		require.NotEmpty(t, with.Settings.Snapshot, "seed %d", seed)
+		_, err := plan.Decode(with.Encode())
+		require.NoError(t, err)
+		with = plan.DrawWith(seed, plan.WithBuild)
+		require.True(t, with.BuildsVersion(), "seed %d", seed)
+		_, err = plan.Decode(with.Encode())
+		require.NoError(t, err)
+	}
+}
+
 // When its time is over, Shrink returns the smallest plan known to fail.
 func TestShrinkEndsWithItsContext(t *testing.T) {
 	t.Parallel()

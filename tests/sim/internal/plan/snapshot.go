@@ -74,6 +74,8 @@ func (d *drawing) snapshots(r *rand.Rand) {
 				Step{At: sum(at, between(r, time.Second, 10*time.Second).Duration), Kind: CommandSnapshot, Stream: stream, Command: "resume"})
 		}
 	}
+	wanted = wanted || d.feature == WithSnapshot
+	replaces = replaces || d.feature == WithSnapshot
 	repairs := slices.ContainsFunc(d.plan.Steps, func(step Step) bool { return step.Kind == Repair })
 	older := s.MongoVersion == "4.4"
 	if repairs || s.Documents != "" || s.Deliveries > 0 || s.OnReplaced != "" && !replaces || s.OnReplaced == "" && !older && !wanted {
