@@ -22,7 +22,7 @@ func (p *process) home() console.Home {
 // viewOf returns the status of one stream as the console shows it.
 func viewOf(s Status) console.Stream {
 	v := console.Stream{
-		Name: s.Stream, Leader: s.Leader, Epoch: s.Epoch, Published: s.Published, Position: s.Position,
+		Name: s.Stream, Leader: s.Leader, Epoch: s.Epoch, Published: &s.Published, Position: s.Position,
 		HeadroomSeconds: s.OplogHeadroomSeconds, HeadroomNote: s.OplogHeadroomNote, Failure: s.Error,
 		Replicas: []console.Replica{{Name: s.Instance, Role: s.Role, Error: s.Error}},
 	}

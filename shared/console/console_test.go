@@ -31,7 +31,7 @@ func full(name string) View {
 	return View{
 		At: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
 		Streams: []Stream{{
-			Name: name, Leader: name, Epoch: 3, Published: 1234, InFlight: new(int64(7)), Lanes: new(int64(16)), FenceMarginMS: new(int64(2100)),
+			Name: name, Leader: name, Epoch: 3, Published: new(int64(1234)), InFlight: new(int64(7)), Lanes: new(int64(16)), FenceMarginMS: new(int64(2100)),
 			FenceAfterMS: new(int64(2500)), Position: name, LagMS: new(int64(4)), HeadroomSeconds: new(int64(3600)), State: name, Failure: name,
 			Replicas: []Replica{{Name: name, Role: "leader"}, {Name: "b", Role: "standby", Error: name}},
 			Snapshot: &Progress{State: name, Done: 5, Total: 10, Unit: "documents"},

@@ -103,7 +103,7 @@ func measured(terms []term, r *Run) []term {
 func sampleOf(now time.Time, v View) sample {
 	s := sample{at: now, inserted: -1, published: -1, applied: -1, active: -1, dead: -1, parked: -1, lag: -1, margin: -1, inFlight: -1, sessions: -1, building: -1, snapshot: -1}
 	for _, of := range v.Streams {
-		add(&s.published, &of.Published)
+		add(&s.published, of.Published)
 		if of.Snapshot != nil {
 			add(&s.snapshot, &of.Snapshot.Done)
 		}

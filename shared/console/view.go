@@ -25,7 +25,7 @@ type Stream struct {
 	// Replicas are those that answer, if the home knows them.
 	Replicas []Replica `json:"replicas,omitempty"`
 
-	Published int64  `json:"published"` // by all leaders, as far as the home knows
+	Published *int64 `json:"published"` // by all leaders, as far as the home knows
 	InFlight  *int64 `json:"in_flight"`
 	Lanes     *int64 `json:"lanes"`
 	// FenceMarginMS is how long the leader may go on without another checkpoint, and FenceAfterMS
@@ -113,6 +113,7 @@ type Projection struct {
 // Run is a run of the local stack.
 type Run struct {
 	Elapsed  time.Duration `json:"elapsed_ns"`
+	Followed bool          `json:"followed,omitempty"` // other programs insert: what the run has seen of it
 	Inserted int64         `json:"inserted"`
 	Total    int64         `json:"total"` // 0: it has no end
 	Applied  int64         `json:"applied"`

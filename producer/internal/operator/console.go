@@ -33,7 +33,7 @@ func (s *Stream) view(ctx context.Context) (v console.View) {
 		return v
 	}
 	stream := console.Stream{
-		Name: status.Stream, Epoch: status.Epoch, Published: status.Published, Position: status.Position,
+		Name: status.Stream, Epoch: status.Epoch, Published: &status.Published, Position: status.Position,
 		HeartbeatAgeMS:  new(int64(status.HeartbeatAgeSeconds * 1000)),
 		HeadroomSeconds: status.HeadroomSeconds, HeadroomNote: status.HeadroomNote,
 	}

@@ -46,7 +46,7 @@ func TestWatchersForLong(t *testing.T) {
 	page := console.New(console.Home{Title: "soak", View: func(context.Context) console.View {
 		n := int64(time.Since(began).Seconds() * 100)
 		return console.View{
-			Streams:     []console.Stream{{Name: "shop.events", Leader: "producer-1", Epoch: n / 3000, Published: n, InFlight: &n, LagMS: &n}},
+			Streams:     []console.Stream{{Name: "shop.events", Leader: "producer-1", Epoch: n / 3000, Published: &n, InFlight: &n, LagMS: &n}},
 			Queue:       &console.Queue{Entity: "events", Active: &n, DeadLettered: map[string]int64{"AggregateParked": n}},
 			Projections: []console.Projection{{Name: "timeline", Applied: &n, Parked: &n, LagMS: &n}},
 		}

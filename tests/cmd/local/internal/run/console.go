@@ -180,7 +180,9 @@ func (r *runner) viewed(ctx context.Context) console.View {
 // view returns the state that the services, the broker and the recorder have now.
 func (r *runner) view(ctx context.Context) console.View {
 	counts := r.rec.Counts()
-	view := console.View{At: time.Now(), Run: &console.Run{Elapsed: r.clock(), Inserted: r.committed(), Applied: r.applied()}}
+	view := console.View{At: time.Now(), Run: &console.Run{
+		Elapsed: r.clock(), Followed: r.options.Following(), Inserted: r.committed(), Applied: r.applied(),
+	}}
 	if !r.options.Following() {
 		_, view.Run.Total = r.events()
 	}
@@ -189,7 +191,7 @@ func (r *runner) view(ctx context.Context) console.View {
 			Kind: f.Kind, Epoch: f.Epoch, LeadsAfterMS: f.LeadsAfterMs, PublishAfterMS: f.FirstPublishAfterMs,
 		})
 	}
-	stream := console.Stream{Name: r.places.source + "." + r.places.collection, Epoch: counts.LastEpoch, Published: counts.Published}
+	stream := console.Stream{Name: r.places.source + "." + r.places.collection, Epoch: counts.LastEpoch}
 	if _, status, ok := r.leader(); ok {
 		stream.Leader, stream.Epoch, stream.Position = status.Instance, status.Epoch, status.Position
 		stream.InFlight, stream.Lanes = &status.InFlight, &status.Lanes
@@ -205,6 +207,7 @@ func (r *runner) view(ctx context.Context) console.View {
 	view.Streams = []console.Stream{stream}
 	view.Projections = []console.Projection{r.projection(ctx)}
 	if r.stack != nil {
+		view.Streams[0].Published = &counts.Published
 		stats := r.stack.ServiceBus.Stats(r.places.route.Out())
 		queue := &console.Queue{Entity: r.places.route.Out(), Active: new(int64(stats.Active)), DeadLettered: map[string]int64{}}
 		for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.places.route.Out(), stats.DeadLettered) {

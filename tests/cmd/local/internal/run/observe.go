@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
-	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/view"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
@@ -103,47 +102,10 @@ func (r *runner) show(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		if r.firstSent.Load() != 0 {
-			s := r.snapshot()
-			s.Rate = speed.of(s.Applied)
-			r.live.Show(s)
+			v := r.viewed(ctx)
+			r.live.Show(v, speed.of(v.Run.Applied))
 		}
 	}
-}
-
-func (r *runner) snapshot() view.Snapshot {
-	counts := r.rec.Counts()
-	s := view.Snapshot{
-		Elapsed:   r.clock(),
-		Followed:  r.options.Following(),
-		Inserted:  r.committed(),
-		Published: counts.Published,
-		Applied:   r.applied(),
-		Dead:      report.Unknown,
-	}
-	if !s.Followed {
-		_, s.Total = r.events()
-	}
-	if r.stack != nil {
-		s.Dead = int64(r.stack.ServiceBus.Stats(r.places.route.Out()).DeadLettered)
-	} else {
-		s.Published = report.Unknown
-	}
-	if _, status, ok := r.leader(); ok {
-		s.Leader, s.Epoch = status.Instance, status.Epoch
-	}
-	for _, slot := range r.producers {
-		if status, fresh := slot.Status(); fresh && status.Role == "standby" {
-			s.Standbys = append(s.Standbys, status.Instance)
-		}
-	}
-	for _, slot := range r.projectors {
-		if status, fresh := slot.Status(); fresh {
-			s.Projector++
-			s.Sessions += status.SessionsHeld
-			s.Parked = max(s.Parked, status.Parked) // each reports what is in the read model
-		}
-	}
-	return s
 }
 
 // speedometer is the speed over the last two seconds or so.

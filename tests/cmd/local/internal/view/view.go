@@ -12,37 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
-
-// Snapshot is what there is to see at one moment.
-type Snapshot struct {
-	Elapsed   time.Duration // since the first insert, or [Preparing]
-	Leader    string        // empty: there is no leader
-	Epoch     int64
-	Standbys  []string
-	Followed  bool // others insert: what is seen of it
-	Inserted  int64
-	Total     int64 // 0: no end is planned
-	Published int64 // below 0: unknown
-	Applied   int64
-	Rate      float64 // applied a second, of late
-	Sessions  int64   // held by the projectors
-	Projector int     // projectors that answer
-	Parked    int64
-	Dead      int64 // dead-lettered; below 0: unknown
-}
-
-func (s Snapshot) came() string {
-	if s.Followed {
-		return "seen"
-	}
-	return "inserted"
-}
-
-// Lag returns how many events are inserted and not applied yet. Our own change stream may be behind
-// the producer's: then it is 0.
-func (s Snapshot) Lag() int64 { return max(s.Inserted-s.Applied, 0) }
 
 // The times between two refreshments.
 const (
@@ -54,7 +26,7 @@ const (
 // block has one count a line.
 const wide, narrow = 80, 60
 
-// Live shows events and snapshots; it is safe for use by several goroutines.
+// Live shows events and Views; it is safe for use by several goroutines.
 type Live struct {
 	w        io.Writer
 	terminal bool
@@ -114,7 +86,7 @@ func isTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != os.DevNull && os.Getenv("TERM") != "dumb"
 }
 
-// Every is the time between two snapshots worth showing; 0: none is.
+// Every is the time between two Views worth showing; 0: none is.
 func (l *Live) Every() time.Duration {
 	switch {
 	case l.quiet:
@@ -146,20 +118,23 @@ func (l *Live) Event(at time.Duration, text string) {
 	_, _ = io.WriteString(l.w, text)
 }
 
-// Show shows a snapshot, in the place of the one before.
-func (l *Live) Show(s Snapshot) {
+// Show shows the View of a run, in the place of the one before; rate is how many events are
+// applied a second.
+func (l *Live) Show(v console.View, rate float64) {
 	if l.quiet {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.Elapsed = l.forward(s.Elapsed)
+	run := *v.Run
+	run.Elapsed = l.forward(run.Elapsed)
+	v.Run = &run
 	if !l.terminal {
-		_, _ = fmt.Fprintln(l.w, Line(s))
+		_, _ = fmt.Fprintln(l.w, Line(v))
 		return
 	}
 	l.erase()
-	block := Block(s, l.columns())
+	block := Block(v, rate, l.columns())
 	_, _ = io.WriteString(l.w, strings.Join(block, "\n")+"\n")
 	l.lines = len(block)
 }
@@ -189,50 +164,102 @@ func (l *Live) erase() {
 	}
 }
 
-// Block is a snapshot as the lines of a terminal of so many columns. No line is so long that it
-// wraps, so that the block stays in place.
-func Block(s Snapshot, columns int) []string {
+// Block is a View as the lines of a terminal of so many columns; rate is how many events are
+// applied a second. No line is so long that it wraps, so that the block stays in place.
+func Block(v console.View, rate float64, columns int) []string {
+	s, p, run := stream(v), projection(v), v.Run
 	leader := "none, waiting for the next one"
 	if s.Leader != "" {
 		leader = fmt.Sprintf("%s, epoch %d", s.Leader, s.Epoch)
 	}
 	standbys := "none"
-	if len(s.Standbys) > 0 {
-		standbys = strings.Join(s.Standbys, ", ")
+	if names := standby(s); len(names) > 0 {
+		standbys = strings.Join(names, ", ")
 	}
-	lines := []string{
-		"",
-		fmt.Sprintf("  %-10s %s", "leader", leader),
-		fmt.Sprintf("  %-10s %s", "standby", standbys),
-		fmt.Sprintf("  %-10s %-8d %s", s.came(), s.Inserted, bar(s.Inserted, s.Total)),
-		fmt.Sprintf("  %-10s %-8s %s", "published", known(s.Published), bar(s.Published, s.Total)),
-		fmt.Sprintf("  %-10s %-8d %s %.0f/s", "applied", s.Applied, bar(s.Applied, s.Total), s.Rate),
+	published := bar(value(s.Published), run.Total)
+	if s.InFlight != nil {
+		published = strings.TrimSpace(fmt.Sprintf("%s %d in flight", published, *s.InFlight))
 	}
-	sessions := fmt.Sprintf("%d on %s", s.Sessions, count(s.Projector, "projector"))
+	lines := []string{"", row("leader", leader)}
+	if s.FenceMarginMS != nil && s.FenceAfterMS != nil {
+		lines = append(lines, row("fence", fmt.Sprintf("%.1f of %.1f s left", float64(*s.FenceMarginMS)/1000, float64(*s.FenceAfterMS)/1000)))
+	}
+	lines = append(lines,
+		row("standby", standbys),
+		row(came(run), fmt.Sprintf("%-8d %s", run.Inserted, bar(run.Inserted, run.Total))),
+		row("published", fmt.Sprintf("%-8s %s", known(s.Published), published)),
+		row("applied", fmt.Sprintf("%-8d %s %.0f/s", run.Applied, bar(run.Applied, run.Total), rate)))
+	if p.P50MS != nil && p.P99MS != nil {
+		lines = append(lines, row("latency", fmt.Sprintf("p50 %.1f ms, p99 %.1f ms", *p.P50MS, *p.P99MS)))
+	}
+	sessions := fmt.Sprintf("%s on %s", known(p.SessionsHeld), count(len(p.Replicas), "projector"))
 	if columns < narrow {
-		lines = append(lines,
-			fmt.Sprintf("  %-10s %d", "lag", s.Lag()),
-			fmt.Sprintf("  %-10s %s", "sessions", sessions),
-			fmt.Sprintf("  %-10s %d", "parked", s.Parked),
-			fmt.Sprintf("  %-10s %s", "dead", known(s.Dead)))
+		lines = append(lines, row("lag", fmt.Sprint(lag(run))), row("sessions", sessions), row("parked", known(p.Parked)), row("dead", known(v.Queue.Dead())))
 	} else {
-		lines = append(lines, fmt.Sprintf("  %-10s %-8d sessions %s, parked %d, dead-lettered %s", "lag", s.Lag(), sessions, s.Parked, known(s.Dead)))
+		lines = append(lines, row("lag", fmt.Sprintf("%-8d sessions %s, parked %s, dead-lettered %s", lag(run), sessions, known(p.Parked), known(v.Queue.Dead()))))
 	}
-	lines = append(lines, fmt.Sprintf("  %-10s %s", "time", strings.TrimSpace(clock(s.Elapsed))))
+	if n := len(run.Failovers); n > 0 {
+		last := run.Failovers[n-1]
+		lines = append(lines, row("failover", fmt.Sprintf("%s: %.1f s until the next leader published", last.Kind, float64(last.PublishAfterMS)/1000)))
+	}
+	if run.Waiting != "" {
+		lines = append(lines, row("waits", run.Waiting))
+	}
+	lines = append(lines, row("time", strings.TrimSpace(clock(run.Elapsed))))
 	for i, line := range lines {
 		lines[i] = cut(line, columns-1)
 	}
 	return lines
 }
 
-// Line is a snapshot as one plain line.
-func Line(s Snapshot) string {
+func row(name, text string) string { return fmt.Sprintf("  %-10s %s", name, text) }
+
+// Line is a View as one plain line.
+func Line(v console.View) string {
+	s, p, run := stream(v), projection(v), v.Run
 	leader := "no leader"
 	if s.Leader != "" {
 		leader = fmt.Sprintf("%s leads (epoch %d)", s.Leader, s.Epoch)
 	}
-	return fmt.Sprintf("%s  %s, %d standing by; %s %d, published %s, applied %d, lag %d; sessions %d, parked %d, dead-lettered %s",
-		clock(s.Elapsed), leader, len(s.Standbys), s.came(), s.Inserted, known(s.Published), s.Applied, s.Lag(), s.Sessions, s.Parked, known(s.Dead))
+	return fmt.Sprintf("%s  %s, %d standing by; %s %d, published %s, applied %d, lag %d; sessions %s, parked %s, dead-lettered %s",
+		clock(run.Elapsed), leader, len(standby(s)), came(run), run.Inserted, known(s.Published), run.Applied, lag(run),
+		known(p.SessionsHeld), known(p.Parked), known(v.Queue.Dead()))
+}
+
+// stream returns the one stream of a run; it is empty before there is any.
+func stream(v console.View) (s console.Stream) {
+	if len(v.Streams) > 0 {
+		s = v.Streams[0]
+	}
+	return s
+}
+
+// projection returns the one projection of a run; it is empty before there is any.
+func projection(v console.View) (p console.Projection) {
+	if len(v.Projections) > 0 {
+		p = v.Projections[0]
+	}
+	return p
+}
+
+func standby(s console.Stream) (names []string) {
+	for _, r := range s.Replicas {
+		if r.Role == "standby" {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// lag returns how many events are inserted and not applied yet. Our own change stream may be behind
+// the producer's: then it is 0.
+func lag(r *console.Run) int64 { return max(r.Inserted-r.Applied, 0) }
+
+func came(r *console.Run) string {
+	if r.Followed {
+		return "seen"
+	}
+	return "inserted"
 }
 
 func clock(d time.Duration) string {
@@ -249,11 +276,19 @@ func count(n int, unit string) string {
 	return fmt.Sprintf("%d %s", n, unit)
 }
 
-func known(n int64) string {
-	if n < 0 {
+func known(n *int64) string {
+	if n == nil {
 		return "unknown"
 	}
-	return fmt.Sprint(n)
+	return fmt.Sprint(*n)
+}
+
+// value returns a number, below 0 if it is unknown.
+func value(n *int64) int64 {
+	if n == nil {
+		return -1
+	}
+	return *n
 }
 
 func bar(n, total int64) string {
