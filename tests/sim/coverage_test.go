@@ -101,7 +101,7 @@ func (c *coverage) add(w *world) {
 	rows, repeats := w.record.Rows()
 	c.Rows += rows
 	c.Repeats += repeats
-	c.Losses += int(w.lost.Load())
+	c.Losses += len(w.record.Run().Losses)
 	c.Commanded += int(w.commanded.Load())
 	c.OpenedLate += int(w.openedLate.Load())
 	c.Later += int(w.lookups.later.Load())

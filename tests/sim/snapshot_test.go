@@ -4,12 +4,14 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
@@ -139,7 +141,7 @@ func (w *world) loseHistory(a *agenda, step plan.Step) {
 	}
 	w.later(a, step.For.Duration, func() {
 		w.mongo.ForgetChanges(plan.Database)
-		w.lost.Add(1)
+		w.record.Note(func(run *checker.Run) { run.Losses = append(run.Losses, time.Now()) })
 		for _, s := range w.producers {
 			s.fill()
 		}

@@ -69,7 +69,6 @@ type world struct {
 	replaced   atomic.Int64 // collections
 	rewound    atomic.Int64 // checkpoints
 	repaired   atomic.Int64 // aggregates
-	lost       atomic.Int64 // times that the history was lost
 	commanded  atomic.Int64 // commands for snapshots that were carried out
 	started    sync.Map     // the streams whose snapshots the operator has started
 

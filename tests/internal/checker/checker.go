@@ -90,6 +90,8 @@ type Ended struct {
 type Run struct {
 	history.History
 	Writes []Write
+	// Losses are the moments at which MongoDB lost all history.
+	Losses []time.Time
 	// FenceAfter is how long the leader may send after a successful write.
 	FenceAfter time.Duration
 	// Late reports whether a message that was accepted at this moment had been delayed by the
@@ -150,7 +152,7 @@ func Judge(r Run) []error {
 	}
 	found = append(found, judgeHistory(r)...)
 	for _, stream := range r.streams() {
-		found = append(found, judgeWrites(stream, r.Writes, r.Accepted)...)
+		found = append(found, r.judgeWrites(stream)...)
 	}
 	found = append(found, judgeRewinds(r)...)
 	found = append(found, judgeParked(r)...)
@@ -202,8 +204,9 @@ func (r Run) streams() (names []string) {
 }
 
 // judgeWrites follows the checkpoint of a stream through its writes.
-func judgeWrites(stream string, writes []Write, accepted []history.Acceptance) []error {
+func (r Run) judgeWrites(stream string) []error {
 	var found []error
+	accepted, late := r.Accepted, r.replaced(stream)
 	// firstAt is the index at which each message was accepted first.
 	firstAt := make(map[string]int, len(accepted))
 	for i, a := range accepted {
@@ -211,22 +214,32 @@ func judgeWrites(stream string, writes []Write, accepted []history.Acceptance) [
 			firstAt[a.MessageID] = i
 		}
 	}
-	// lowest[i] is the lowest position among the messages that were first accepted at i or later. A
-	// checkpoint that was written before must not reach it.
+	// lowest[i] is the lowest position among the messages that were first accepted at i or later,
+	// without those that a row replaced. A checkpoint that was written before must not reach it.
 	lowest := make([]string, len(accepted)+1)
 	for i := len(accepted) - 1; i >= 0; i-- {
 		lowest[i] = lowest[i+1]
+		if _, row := late[i]; row {
+			continue
+		}
 		if a := accepted[i]; a.Stream == stream && firstAt[a.MessageID] == i && (lowest[i] == "" || a.Position < lowest[i]) {
 			lowest[i] = a.Position
 		}
 	}
 	terms := map[int64]string{}
 	last := Write{Epoch: -1} // the record of a new stream is created with epoch 0, before any replica leads
-	for _, w := range writes {
+	for _, w := range r.Writes {
 		if w.Stream != stream {
 			continue
 		}
-		if low := lowest[w.Accepted]; low != "" && w.Position >= low {
+		low := lowest[w.Accepted]
+		for i, lost := range late {
+			a := accepted[i]
+			if i >= w.Accepted && (a.Epoch >= w.Epoch || !w.Began.After(lost)) && (low == "" || a.Position < low) {
+				low = a.Position
+			}
+		}
+		if low != "" && w.Position >= low {
 			found = append(found, fmt.Errorf("%w: %s wrote position %s in epoch %d before the broker took %s",
 				ErrUncovered, w.Leader, w.Position, w.Epoch, low))
 		}
@@ -246,6 +259,48 @@ func judgeWrites(stream string, writes []Write, accepted []history.Acceptance) [
 		last = w
 	}
 	return found
+}
+
+// replaced returns the messages of a stream that the broker accepted for the first time after the
+// history of their event was lost, and whose event it accepted as a row of a snapshot later, by
+// their index, with the moment of that loss. Such a message was delayed since before the loss, when
+// its leader sent it without an acknowledgement. A later leader has no event to send again: its
+// checkpoint continues behind the loss, and the row replaces the event.
+func (r Run) replaced(stream string) map[int]time.Time {
+	if len(r.Losses) == 0 {
+		return nil
+	}
+	type event struct {
+		aggregate string
+		version   int64
+	}
+	committed, late, seen := map[event]time.Time{}, map[int]time.Time{}, map[string]int{}
+	for _, c := range r.Committed {
+		if c.Stream == "" || c.Stream == stream {
+			committed[event{c.Aggregate, c.Version}] = c.At
+		}
+	}
+	for i, a := range r.Accepted {
+		if a.Stream != stream {
+			continue
+		}
+		first, again := seen[a.MessageID]
+		if !again {
+			seen[a.MessageID] = i
+			continue
+		}
+		at, known := committed[event{a.Aggregate, a.Version}]
+		if !a.Row || r.Accepted[first].Row || !known {
+			continue
+		}
+		for _, lost := range r.Losses {
+			if at.Before(lost) && r.Accepted[first].At.After(lost) {
+				late[first] = lost
+				break
+			}
+		}
+	}
+	return late
 }
 
 func judgeRewinds(r Run) []error {

@@ -194,3 +194,45 @@ func TestG5JudgeReportsPoisonThatDoesNotBlockItsAggregate(t *testing.T) {
 		})
 	}
 }
+
+// A leader sends event 3 and is killed, the history is lost before a leader sends it again, and the
+// snapshot replaces it. The message arrives when the checkpoint is behind it already.
+func TestJudgeAcceptsADelayedMessageThatARowReplaces(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change  func(*checker.Run)
+		promise error
+	}{
+		"replaced":                 {func(*checker.Run) {}, nil},
+		"no row":                   {func(r *checker.Run) { r.Accepted = r.Accepted[:4] }, checker.ErrUncovered},
+		"no loss":                  {func(r *checker.Run) { r.Losses = nil }, checker.ErrUncovered},
+		"committed after the loss": {func(r *checker.Run) { r.Committed[2].At = after(22 * time.Second) }, checker.ErrUncovered},
+		"written before the loss":  {func(r *checker.Run) { r.Writes[5].Began = after(19 * time.Second) }, checker.ErrUncovered},
+		"of the leader that wrote": {func(r *checker.Run) { r.Accepted[3].Epoch = 3 }, checker.ErrUncovered},
+		"the row of another event": {func(r *checker.Run) { r.Accepted[4].MessageID = "m4" }, checker.ErrUncovered},
+		"sent again":               {func(r *checker.Run) { r.Accepted[4].Row = false }, checker.ErrUncovered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := good()
+			for _, m := range []*history.Model{r.Expected, r.Actual} {
+				m.Fold("a", 3, "T", "3")
+			}
+			r.Committed = append(r.Committed, history.Commit{Aggregate: "a", Version: 3, At: after(13 * time.Second)})
+			message := history.Acceptance{MessageID: "m3", Aggregate: "a", Session: "a", Position: "823", Version: 3, Epoch: 2, At: after(25 * time.Second)}
+			row := message
+			row.Row, row.Position, row.Epoch, row.At = true, "841", 3, after(26*time.Second)
+			r.Accepted = append(r.Accepted, message, row)
+			r.Observed = append(r.Observed, history.Observation{Aggregate: "a", Events: 3, Position: "823"})
+			r.Losses = []time.Time{after(20 * time.Second)}
+			r.Writes = append(r.Writes, checker.Write{Epoch: 3, Leader: "z", LeaseID: "l3", Answered: true, Began: after(24 * time.Second), Position: "840", Accepted: 3})
+			r.Late = func(string, time.Time) bool { return true }
+			test.change(&r)
+			found := false
+			for _, err := range checker.Judge(r) {
+				found = found || errors.Is(err, checker.ErrUncovered)
+			}
+			require.Equal(t, test.promise != nil, found)
+		})
+	}
+}

@@ -39,7 +39,9 @@ type Acceptance struct {
 	Version int64
 	// Duplicate reports whether the broker recognised a repeat and dropped it.
 	Duplicate bool
-	At        time.Time
+	// Row reports whether it is a row of a snapshot.
+	Row bool
+	At  time.Time
 }
 
 // Observation is one change of one read-model document.

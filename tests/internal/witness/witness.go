@@ -27,10 +27,11 @@ func Accepted(a servicebus.Accepted) history.Acceptance {
 	aggregate, _ := a.Properties[envelope.PropSubject].(string)
 	position, _ := a.Properties[envelope.PropPosition].(string)
 	source, _ := a.Properties[envelope.PropSource].(string)
+	_, row := a.Properties[envelope.PropSnapshot]
 	return history.Acceptance{
 		MessageID: a.MessageID, Stream: strings.TrimPrefix(source, "sluice:"), Aggregate: aggregate, Session: a.SessionID, Position: position,
 		Epoch: integer(a.Properties[envelope.PropEpoch]), Version: integer(a.Properties[envelope.PropVersion]),
-		Duplicate: a.Duplicate, At: time.Now(), // not EnqueuedAt: one clock for every measurement
+		Duplicate: a.Duplicate, Row: row, At: time.Now(), // not EnqueuedAt: one clock for every measurement
 	}
 }
 

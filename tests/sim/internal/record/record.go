@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
@@ -48,7 +47,7 @@ func clone(run checker.Run) checker.Run {
 	run.Committed, run.Accepted, run.Observed = slices.Clone(run.Committed), slices.Clone(run.Accepted), slices.Clone(run.Observed)
 	run.Writes, run.Sick, run.Garbage = slices.Clone(run.Writes), slices.Clone(run.Sick), slices.Clone(run.Garbage)
 	run.Aside, run.Left, run.Ended = slices.Clone(run.Aside), slices.Clone(run.Left), slices.Clone(run.Ended)
-	run.Parked = slices.Clone(run.Parked)
+	run.Parked, run.Losses = slices.Clone(run.Parked), slices.Clone(run.Losses)
 	run.Given = slices.Clone(run.Given)
 	return run
 }
@@ -90,13 +89,12 @@ func (r *Record) Accept(a servicebus.Accepted) {
 	if id, _ := a.Properties["cloudEvents_id"].(string); id != "" && id != a.MessageID {
 		r.events[a.MessageID], taken.MessageID = id, id
 	}
-	_, row := a.Properties[envelope.PropSnapshot]
-	if row && !a.Duplicate {
+	if taken.Row && !a.Duplicate {
 		r.rows++
 	}
-	if id := r.same(taken, row); id != taken.MessageID {
+	if id := r.same(taken); id != taken.MessageID {
 		r.events[a.MessageID], taken.MessageID = id, id
-		if row && !a.Duplicate {
+		if taken.Row && !a.Duplicate {
 			r.repeats++
 		}
 	}
@@ -118,13 +116,13 @@ type (
 
 // same returns the id of the first message of an event, if this one or the first is a row of a
 // snapshot: both carry the same, under other ids.
-func (r *Record) same(a history.Acceptance, row bool) string {
+func (r *Record) same(a history.Acceptance) string {
 	of := version{a.Stream, a.Aggregate, a.Version}
 	first, known := r.versions[of]
 	switch {
 	case !known && a.Version > 0:
-		r.versions[of] = accepted{a.MessageID, row}
-	case known && (row || first.row):
+		r.versions[of] = accepted{a.MessageID, a.Row}
+	case known && (a.Row || first.row):
 		return first.messageID
 	}
 	return a.MessageID
