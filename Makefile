@@ -7,9 +7,10 @@ SHELL := bash
 MODULES := producer projector shared tests tests/emulator tests/emulator/conformance
 TOOLS := bin/golangci-lint
 
-# With -trimpath the go command finds again what another clone has compiled. All targets have it, or
-# each module would be compiled twice.
-export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+# With -trimpath the go command finds again what another clone has compiled. All targets compile with
+# the flags of the images, or each module would be compiled twice; the race detector alone needs cgo.
+export GOFLAGS := $(strip -trimpath -tags=grpcnotrace $(shell go env GOFLAGS))
+export CGO_ENABLED := 0
 
 # The variables that a target takes, and the settings that "make run" hands on to the producer. Another one on the
 # command line is a mistake: the run would not do what was asked for.
@@ -118,7 +119,7 @@ images: ## with Docker, or as root with dockerd and debootstrap: both images are
 
 .PHONY: build
 build: ## the services, as static programs in bin/; VERSION= is what they say of themselves, by default what git does
-	CGO_ENABLED=0 go build -trimpath -ldflags "-X github.com/sluice-cdc/sluice/shared/telemetry.Version=$(or $(VERSION),$(shell git describe --tags --always --dirty 2>/dev/null))" -o bin/ ./producer/cmd/... ./projector/cmd/...
+	go build -ldflags "-X github.com/sluice-cdc/sluice/shared/telemetry.Version=$(or $(VERSION),$(shell git describe --tags --always --dirty 2>/dev/null))" -o bin/ ./producer/cmd/... ./projector/cmd/...
 
 .PHONY: bench
 bench: ## the benchmarks, once each; RUNS=6 for benchstat

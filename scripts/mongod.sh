@@ -72,9 +72,9 @@ services() { # services COMMAND…: and with the embedded Service Bus and Blob s
   "$programs/realmongo" -stack "$server" "$@" || status=1
 }
 tests() { # tests PACKAGE FLAG…: those in real time, with the race detector if there is a C compiler
-  local race=()
-  ! command -v "$(go env CC)" >/dev/null || race=(-race)
-  VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 real go test "${race[@]}" -vet off -count 1 -timeout 20m "$@"
+  local race=() cgo=0
+  ! command -v "$(go env CC)" >/dev/null || race=(-race) cgo=1
+  CGO_ENABLED=$cgo VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 real go test "${race[@]}" -vet off -count 1 -timeout 20m "$@"
 }
 part() { # part NAME: whether it is wanted
   [[ " $wanted " == *" $1 "* ]] || return 1

@@ -18,7 +18,7 @@ go version
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
-VIRTUALTIME_RACE=run GOGC=400 go test -race -count 1 -timeout 60m "$@" 2>&1 | tee "$log" || status=1
+CGO_ENABLED=1 VIRTUALTIME_RACE=run GOGC=400 go test -race -count 1 -timeout 60m "$@" 2>&1 | tee "$log" || status=1
 awk '
   /ThreadSanitizer: CHECK failed/ { words = $0 }
   /^SIGSEGV: segmentation violation/ { words = $0 }

@@ -6,11 +6,16 @@
 # tests in virtual time are skipped, as are in the first those that take real time (shared/virtualtime). So no test is left out, and
 # everything in real time is watched.
 # Which packages have tests in virtual time is asked of the go command: those whose test program has testing/synctest in it.
+# Test files with no other tests are left out of the second run by a build tag (!race || go1.27).
+#
+# Whatever can do without cgo does: the images are built so, and what depends on net is compiled once for all. The race
+# detector needs cgo.
 #
 # go vet is no part of it, but of make lint.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $# -gt 0 ]] || set -- work
+export CGO_ENABLED=0
 
 # The programs that tests run, built once. The folder is named after their content, by which the go
 # command knows when the result of a test that runs them is out of date.
@@ -54,5 +59,6 @@ if [[ -n $virtual ]]; then
   run 'the packages with tests in virtual time' VIRTUALTIME_REAL=skip GOGC=400 go test -p "$at_once" -vet off -timeout 15m $virtual
 fi
 # Each program would sleep a second at its end, for races in what still runs; ours join what they start.
-run 'all packages in real time, with the race detector' VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 go test -race -p "$at_once" -vet off -timeout 15m "$@"
+run 'all packages in real time, with the race detector' CGO_ENABLED=1 VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 \
+  go test -race -p "$at_once" -vet off -timeout 15m "$@"
 exit "$status"

@@ -98,7 +98,7 @@ func TestTheReadmesApplicationRuns(t *testing.T) {
 	s := emulator.Start(t, emulator.Options{})
 	cmd := exec.CommandContext(t.Context(), "go", "run", main)
 	cmd.Env = append(os.Environ(), s.Env()...)
-	cmd.Env = append(cmd.Env, "ADMIN="+s.Management())
+	cmd.Env = append(cmd.Env, "ADMIN="+s.Management(), "CGO_ENABLED=0") // like other programs that tests build
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Equal(t, "customer-7: placed\n", string(out))

@@ -30,8 +30,7 @@ func TestTheWalkthroughIsTrue(t *testing.T) {
 	script, _, found := strings.Cut(rest, "```\n")
 	require.True(t, found)
 
-	// It builds for itself, with other flags than anything else here: minutes where nothing is in
-	// the cache and other tests run.
+	// It builds the programs: minutes if nothing is in the cache and other tests run.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	run := exec.CommandContext(ctx, "bash", "-e", "-c", "trap 'kill $(jobs -pr) 2>/dev/null' EXIT\n"+script) // a command that fails leaves nothing behind
@@ -43,6 +42,7 @@ func TestTheWalkthroughIsTrue(t *testing.T) {
 			run.Env = append(run.Env, kept)
 		}
 	}
+	run.Env = append(run.Env, "CGO_ENABLED=0") // like other programs that tests build
 	out, err := run.CombinedOutput()
 	text := string(out)
 	require.NoError(t, ctx.Err(), text)

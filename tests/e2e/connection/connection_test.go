@@ -1,3 +1,5 @@
+//go:build !race || go1.27
+
 package connection_test
 
 import (

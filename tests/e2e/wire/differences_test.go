@@ -1,3 +1,5 @@
+//go:build !race || go1.27
+
 package wire_test
 
 // clientDifferences are the differences between our frames and the recorded ones of the official

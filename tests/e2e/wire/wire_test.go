@@ -1,4 +1,5 @@
-// Package wire compares what the services send over AMQP with what the official client sends.
+//go:build !race || go1.27
+
 package wire_test
 
 import (

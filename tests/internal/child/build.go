@@ -44,6 +44,7 @@ func BuildProgram(ctx context.Context, folder, program string) error {
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, ".")
 	cmd.Dir = filepath.Join(root, filepath.FromSlash(folder))
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as everything that is not for the race detector
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", folder, err, strings.TrimSpace(string(output)))
 	}
