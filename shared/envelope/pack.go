@@ -238,3 +238,22 @@ func (e *element) message(pack *azservicebus.ReceivedMessage) *azservicebus.Rece
 	m.ApplicationProperties = p
 	return m
 }
+
+// Singles returns the events of a pack as the messages that were added to it, from its body. A
+// producer sends them if Service Bus refuses the pack.
+func Singles(body []byte, session string, generation int64) ([]*azservicebus.Message, error) {
+	var elements []element
+	if err := json.Unmarshal(body, &elements); err != nil {
+		return nil, fmt.Errorf("read the events of a pack: %w", err)
+	}
+	singles := make([]*azservicebus.Message, len(elements))
+	for i := range elements {
+		m := elements[i].message(&azservicebus.ReceivedMessage{})
+		id := InGeneration(m.MessageID, generation)
+		singles[i] = &azservicebus.Message{
+			MessageID: &id, SessionID: &session, PartitionKey: &session, Subject: m.Subject, ContentType: m.ContentType,
+			CorrelationID: m.CorrelationID, ApplicationProperties: m.ApplicationProperties, Body: m.Body,
+		}
+	}
+	return singles, nil
+}

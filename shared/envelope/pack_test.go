@@ -98,6 +98,14 @@ func TestG1IDOfAPackComesFromAllItsEventsAndTheGeneration(t *testing.T) {
 	require.Same(t, m[0], pack(t, m[0]), "a pack of one event is its message")
 }
 
+// A pack that is refused is sent again as the messages that were put into it.
+func TestAPackGivesItsMessagesBack(t *testing.T) {
+	messages := bucketed(t, 4, envelope.JSON)
+	singles, err := envelope.Singles(pack(t, messages...).Body, "bucket-3", 0)
+	require.NoError(t, err)
+	require.Equal(t, messages, singles)
+}
+
 func TestAPackIsBounded(t *testing.T) {
 	messages := bucketed(t, 4, envelope.JSON)
 	var p envelope.Pack

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -76,8 +77,11 @@ func (l *lane) isolate(ctx context.Context, whole loadedBatch, why error) error 
 		}
 	}
 	switch {
+	case whole.events != nil && s.wasSplit && !s.anyRefused: // the messages were objected to, and no single event
+		p.packEvents.Store(max(int64(slices.Max(whole.events)/2), 1))
+		return nil
 	case tooLarge && !s.anyRefused, errors.Is(why, errSuspect) && s.wasSplit && allPassed:
-		p.sendFewer(len(whole.items) / 2) // the batch was objected to, and no single message
+		p.sendFewer(whole.count() / 2) // the batch was objected to, and no single message
 		return nil
 	case s.anyRefused || errors.Is(why, errSuspect):
 		return nil
@@ -192,14 +196,15 @@ func (s *isolator) sendPending(ctx context.Context, session *backlog) error {
 			}
 		case errors.Is(err, broker.ErrRefused), errors.Is(err, errSuspect):
 			s.lane.publisher.metrics.split()
-			n := len(t.items) / 2
-			first, rest, err := t.batch.Split(n)
+			halves, err := s.halves(ctx, t.loadedBatch)
 			if err != nil {
 				return err
 			}
-			s.pending[session] = append([]*part{
-				{loadedBatch: loadedBatch{first, t.items[:n], t.sessions}}, {loadedBatch: loadedBatch{rest, t.items[n:], t.sessions}},
-			}, s.pending[session][1:]...)
+			parts := make([]*part, len(halves))
+			for i, half := range halves {
+				parts[i] = &part{loadedBatch: half}
+			}
+			s.pending[session] = append(parts, s.pending[session][1:]...)
 			continue
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -272,26 +277,44 @@ func (s *isolator) progressing() bool {
 	return p.config.StallAfter == 0 || time.Since(s.lastProgress.since) < p.config.StallAfter/2
 }
 
+// halves returns the two halves of a batch of one session, in order. One message with several events
+// becomes messages of one event.
+func (s *isolator) halves(ctx context.Context, b loadedBatch) ([]loadedBatch, error) {
+	if b.count() == 1 {
+		return s.lane.unpack(ctx, b)
+	}
+	first, rest, err := b.cut(b.count() / 2)
+	return []loadedBatch{first, rest}, err
+}
+
 // split sends the two halves of a batch in order. A batch with several sessions is split between
 // sessions.
 func (s *isolator) split(ctx context.Context, b loadedBatch) error {
 	s.lane.publisher.metrics.split()
 	s.wasSplit = true
-	n, of := len(b.items)/2, len(b.sessions)/2
-	firsts, rests := b.sessions, b.sessions
-	if of > 0 {
-		firsts, rests = b.sessions[:of], b.sessions[of:]
-		for n = 0; b.items[n].session != rests[0].session; n++ { //nolint:revive // counts the messages of the first sessions
+	of := len(b.sessions) / 2
+	if of == 0 {
+		halves, err := s.halves(ctx, b)
+		for _, half := range halves {
+			if err == nil {
+				err = s.sendOrSplit(ctx, half)
+			}
 		}
+		return err
 	}
-	first, rest, err := b.batch.Split(n)
+	n := 0
+	for b.items[b.itemsOf(n)].session != b.sessions[of].session {
+		n++ // counts the messages of the first sessions
+	}
+	first, rest, err := b.cut(n)
 	if err != nil {
 		return err
 	}
-	if err := s.sendOrSplit(ctx, loadedBatch{first, b.items[:n], firsts}); err != nil {
+	first.sessions, rest.sessions = b.sessions[:of], b.sessions[of:]
+	if err := s.sendOrSplit(ctx, first); err != nil {
 		return err
 	}
-	return s.sendOrSplit(ctx, loadedBatch{rest, b.items[n:], rests})
+	return s.sendOrSplit(ctx, rest)
 }
 
 // sendWithRetries sends a batch on the isolated connection until it is acknowledged. Errors:

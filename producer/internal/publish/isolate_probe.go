@@ -84,9 +84,10 @@ func (p *probes) find(session string) *probe {
 // session.
 func (p *Publisher) rememberProbes(acknowledged loadedBatch) {
 	items := acknowledged.items
-	for n, i := range items {
-		if n == len(items)-1 || items[n+1].session != i.session {
-			p.probes.set(i.session, acknowledged.batch, n)
+	for n := range acknowledged.count() {
+		last, next := acknowledged.itemsOf(n+1)-1, acknowledged.itemsOf(n+1)
+		if next == len(items) || items[next].session != items[last].session {
+			p.probes.set(items[last].session, acknowledged.batch, n)
 		}
 	}
 }

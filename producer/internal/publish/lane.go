@@ -23,6 +23,7 @@ type loadedBatch struct {
 	batch    broker.Batch
 	items    []*item
 	sessions []*backlog // leased
+	events   []int      // of each message; nil: each has one
 }
 
 func (l *lane) run(ctx context.Context) error {
@@ -82,9 +83,9 @@ func (l *lane) fill(ctx context.Context, first *backlog, limit int) (loadedBatch
 	out := loadedBatch{batch: batch}
 	room := int(l.publisher.batchMessages.Load())
 	for session := first; session != nil; session = l.dispatcher.leaseNext() {
-		waiting := l.dispatcher.peek(session, room-len(out.items))
-		n, err := l.pack(ctx, batch, waiting)
-		if err != nil && !errors.Is(err, broker.ErrFull) && n+len(out.items) == 0 { // items before it are sent first
+		waiting := l.dispatcher.peek(session, (room-out.count())*max(int(l.publisher.packEvents.Load()), 1))
+		n, err := l.pack(ctx, &out, waiting, room)
+		if err != nil && !errors.Is(err, broker.ErrFull) && len(out.items) == 0 { // items before it are sent first
 			if ctx.Err() == nil {
 				l.publisher.metrics.refused()
 				err = &unsendable{waiting[0].sequence, err}
@@ -93,19 +94,32 @@ func (l *lane) fill(ctx context.Context, first *backlog, limit int) (loadedBatch
 		}
 		l.dispatcher.take(session, n)
 		if n > 0 {
-			out.items = append(out.items, waiting[:n]...)
 			out.sessions = append(out.sessions, session)
 		}
-		if err != nil || len(out.sessions) == limit || len(out.items) == room {
+		if err != nil || len(out.sessions) == limit || out.count() == room {
 			break
 		}
 	}
 	return out, nil
 }
 
-// pack adds items to the batch in order and returns how many fit.
-func (l *lane) pack(ctx context.Context, batch broker.Batch, items []*item) (n int, err error) {
-	for n, i := range items {
+// pack adds items to the batch in order, in at most room messages, and returns how many fit.
+func (l *lane) pack(ctx context.Context, out *loadedBatch, items []*item, room int) (n int, err error) {
+	batch := out.batch
+	for n < len(items) && out.count() < room {
+		i := items[n]
+		if l.publisher.packEvents.Load() > 1 {
+			packed, err := l.addPack(ctx, batch, items[n:])
+			if err != nil {
+				return n, err
+			}
+			if packed > 0 {
+				out.added(packed)
+				out.items = append(out.items, items[n:n+packed]...)
+				n += packed
+				continue
+			}
+		}
 		if l.exceedsEntityLimit(i, batch.MaxMessageBytes()) {
 			return n, oversized(i)
 		}
@@ -123,14 +137,19 @@ func (l *lane) pack(ctx context.Context, batch broker.Batch, items []*item) (n i
 			// the item keeps its change, for the error if the message is too large for the entity
 			// as well
 			batch.AddUnbatched(i.message)
+			out.added(1)
+			out.items = append(out.items, i)
 			return n + 1, broker.ErrFull
 		case err != nil:
 			return n, err
 		}
 		// the batch holds the message; the rest describes the event if it is refused
 		i.message, i.change.Body = nil, nil
+		out.added(1)
+		out.items = append(out.items, i)
+		n++
 	}
-	return len(items), nil
+	return n, nil
 }
 
 // newBatch returns an empty batch. That needs a link, and perhaps a new connection, so it is

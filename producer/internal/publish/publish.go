@@ -41,6 +41,9 @@ type Config struct {
 	Scope         Scope
 	Format        envelope.Format
 	BatchMessages int // maximum number of messages in a batch
+	// PackEvents is the maximum number of events in a message; below 2 each has its own. PackBytes
+	// is the maximum size of the body of such a message.
+	PackEvents, PackBytes int
 	// MaxEvents is how many events may be between Publish and acknowledgement. While one event
 	// stays unacknowledged, the others may go ahead of it by four times as many, which must be
 	// remembered.
@@ -101,6 +104,7 @@ type Publisher struct {
 	// batchMessages is the maximum number of messages in a batch: as configured, until the broker
 	// objects to batches of that size.
 	batchMessages atomic.Int64
+	packEvents    atomic.Int64 // likewise, of events in a message
 }
 
 // New returns a publisher. It sends nothing before Run.
@@ -120,6 +124,7 @@ func New(config Config, to broker.Broker, fence Fence, start checkpoint.Progress
 		remembered:  semaphore.NewWeighted(maxLead * config.MaxEvents),
 	}
 	p.batchMessages.Store(int64(config.BatchMessages))
+	p.packEvents.Store(int64(config.PackEvents))
 	return p
 }
 

@@ -1,0 +1,121 @@
+package publish
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sluice-cdc/sluice/producer/internal/broker"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+)
+
+// With [Config.PackEvents], events of one session that already wait are put into one message. No
+// event waits for others. A batch then counts messages, of which some hold several events.
+
+// count returns the number of messages of a batch.
+func (b *loadedBatch) count() int {
+	if b.events == nil {
+		return len(b.items)
+	}
+	return len(b.events)
+}
+
+// itemsOf returns the number of items in the first n messages.
+func (b *loadedBatch) itemsOf(n int) (items int) {
+	if b.events == nil {
+		return n
+	}
+	for _, events := range b.events[:n] {
+		items += events
+	}
+	return items
+}
+
+// added records a message with a number of events.
+func (b *loadedBatch) added(events int) {
+	if events > 1 && b.events == nil {
+		b.events = make([]int, len(b.items), len(b.items)+1)
+		for i := range b.events {
+			b.events[i] = 1
+		}
+	}
+	if b.events != nil {
+		b.events = append(b.events, events)
+	}
+}
+
+// cut returns the first n messages and the rest.
+func (b *loadedBatch) cut(n int) (first, rest loadedBatch, err error) {
+	one, other, err := b.batch.Split(n)
+	if err != nil {
+		return first, rest, err
+	}
+	at := b.itemsOf(n)
+	first, rest = loadedBatch{batch: one, items: b.items[:at], sessions: b.sessions}, loadedBatch{batch: other, items: b.items[at:], sessions: b.sessions}
+	if b.events != nil {
+		first.events, rest.events = b.events[:n], b.events[n:]
+	}
+	return first, rest, nil
+}
+
+// addPack adds the first of the items to the batch, with those behind it that fit into one message,
+// and returns how many. With 0 the first item must have a message of its own.
+func (l *lane) addPack(ctx context.Context, batch broker.Batch, items []*item) (n int, err error) {
+	var p envelope.Pack
+	for _, i := range items[:min(len(items), int(l.publisher.packEvents.Load()))] {
+		if l.exceedsEntityLimit(i, batch.MaxMessageBytes()) || l.encode(ctx, i) != nil {
+			break // its own turn decides
+		}
+		if added, err := p.Add(i.message, l.publisher.config.PackBytes); !added || err != nil {
+			break
+		}
+	}
+	if p.Len() < 2 {
+		return 0, nil
+	}
+	err = batch.Add(p.Message(items[0].change.Generation))
+	switch {
+	case errors.Is(err, broker.ErrOversized):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	for _, i := range items[:p.Len()] {
+		i.message, i.change.Body = nil, nil
+	}
+	return p.Len(), nil
+}
+
+// unpack returns the events of a batch of one message as batches of messages of their own.
+func (l *lane) unpack(ctx context.Context, b loadedBatch) (parts []loadedBatch, err error) {
+	_, body, err := b.batch.Content()
+	if err != nil {
+		return nil, err
+	}
+	singles, err := envelope.Singles(body, b.items[0].session, b.items[0].change.Generation)
+	if err != nil {
+		return nil, err
+	}
+	for n, m := range singles {
+		if len(parts) > 0 {
+			last := &parts[len(parts)-1]
+			if err = last.batch.Add(m); err == nil {
+				last.items = append(last.items, b.items[n])
+				continue
+			}
+			if !errors.Is(err, broker.ErrFull) {
+				return nil, err
+			}
+		}
+		batch, err := l.newBatch(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err = batch.Add(m); errors.Is(err, broker.ErrOversized) {
+			batch.AddUnbatched(m)
+		} else if err != nil {
+			return nil, err
+		}
+		parts = append(parts, loadedBatch{batch: batch, items: []*item{b.items[n]}, sessions: b.sessions})
+	}
+	return parts, nil
+}
