@@ -142,6 +142,12 @@ type Config struct {
 	// BatchMessages is the maximum number of messages in a batch; the broker's size limit applies
 	// as well.
 	BatchMessages int `envconfig:"BATCH_MESSAGES" default:"500"`
+	// Pack is off, or auto: events of one session that wait are sent in one message, of at most
+	// PackEvents events and a body of at most PackBytes bytes, once an operator has confirmed that
+	// every reader knows packs. Azure bills each 64 KB of a message as a message.
+	Pack       string `envconfig:"PACK" default:"off"`
+	PackEvents int    `envconfig:"PACK_EVENTS" default:"20"`
+	PackBytes  int    `envconfig:"PACK_BYTES" default:"60000"`
 	// MessageFormat is json (canonical Extended JSON) or bson (the server's bytes).
 	MessageFormat string `envconfig:"MESSAGE_FORMAT" default:"json"`
 	// OnOversize decides what happens to an event that is too large for a message: fail (the stream
@@ -317,6 +323,8 @@ func (c *Config) publisherConfig(clients *clients, tracer trace.Tracer) publish.
 		Scope:         publish.Scope(c.BatchScope),
 		Format:        c.format(),
 		BatchMessages: c.BatchMessages,
+		PackEvents:    c.PackEvents,
+		PackBytes:     c.PackBytes,
 		MaxEvents:     c.MaxInFlightEvents,
 		MaxBytes:      c.MaxInFlightBytes,
 		Claims:        clients.claims,

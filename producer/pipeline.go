@@ -102,6 +102,10 @@ func (p *replica) lead(ctx context.Context, term *leader.Term) error {
 		requests.exchange(ctx) // an operator may permit what this chunk cannot do without
 	}
 	g.Go(func() error {
+		p.followPacks(readCtx, publisher.PermitPacks)
+		return nil
+	})
+	g.Go(func() error {
 		requests.run(readCtx, p.cfg.HeartbeatInterval)
 		return nil
 	})

@@ -142,7 +142,9 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 		t.Logf("%s\n%s", o.name, r.trace)
 	}()
 	s.ServiceBus.Observe(func(a servicebus.Accepted) {
-		r.rec.Accept(witness.Accepted(a))
+		for _, e := range witness.Events(a) {
+			r.rec.Accept(witness.Accepted(e))
+		}
 		r.checkpoints.Accepted.Add(1)
 	})
 	serving, stopServing := context.WithCancel(context.WithoutCancel(t.Context())) // the services need the servers to stop

@@ -28,6 +28,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/record"
@@ -125,7 +126,11 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 		}, DefaultMessageTimeToLive: p.Settings.TimeToLive.Duration}},
 	}}}, servicebus.Options{})
 	require.NoError(t, err)
-	w.bus.Observe(w.record.Accept)
+	w.bus.Observe(func(a servicebus.Accepted) {
+		for _, e := range witness.Events(a) {
+			w.record.Accept(e)
+		}
+	})
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // ended below, in order
 	var running sync.WaitGroup

@@ -31,6 +31,7 @@ type Request struct {
 	key       envelope.SessionKey
 	drained   bool
 	snapshot  SnapshotOptions
+	packs     PacksOptions
 	ids       string // as given on the command line
 	yes       bool
 	repeats   bool
@@ -47,6 +48,7 @@ func Program() commandline.Program[*Stream, Request] {
 	all := []Command{{Name: "run", Summary: "join the election and publish (also without a command)"}, statusCommand(), consoleCommand()}
 	all = append(all, tokenCommands()...)
 	all = append(all, snapshotCommands()...)
+	all = append(all, packsCommands()...)
 	all = append(all, sessionKeyCommand(), readingCommand(), Command{
 		Name: "lease break", Summary: "break the lease of any holder",
 		Do: func(ctx context.Context, s *Stream, _ Request) error { return s.BreakLease(ctx) },

@@ -43,7 +43,7 @@ type Config struct {
 	BatchMessages int // maximum number of messages in a batch
 	// PackEvents is the maximum number of events in a message; below 2 each has its own. PackBytes
 	// is the maximum size of the body of such a message.
-	PackEvents, PackBytes int
+	PackEvents, PackBytes int // see [Publisher.PermitPacks]
 	// MaxEvents is how many events may be between Publish and acknowledgement. While one event
 	// stays unacknowledged, the others may go ahead of it by four times as many, which must be
 	// remembered.
@@ -124,8 +124,15 @@ func New(config Config, to broker.Broker, fence Fence, start checkpoint.Progress
 		remembered:  semaphore.NewWeighted(maxLead * config.MaxEvents),
 	}
 	p.batchMessages.Store(int64(config.BatchMessages))
-	p.packEvents.Store(int64(config.PackEvents))
 	return p
+}
+
+// PermitPacks sets whether messages may hold several events. Before the first call they do not.
+func (p *Publisher) PermitPacks(permitted bool) {
+	p.packEvents.Store(0)
+	if permitted {
+		p.packEvents.Store(int64(p.config.PackEvents))
+	}
 }
 
 // Progress returns how far everything has been acknowledged.

@@ -92,7 +92,7 @@ func (s *Server) unstored(entity string, batch []*broker.Payload) *Answer {
 
 // seen is a message that has not been accepted, as an observer would see it.
 func seen(entity string, p *broker.Payload) Accepted {
-	a := Accepted{Entity: entity, MessageID: p.MessageID, SessionID: p.SessionID, Size: len(p.Body)}
+	a := Accepted{Entity: entity, MessageID: p.MessageID, SessionID: p.SessionID, Size: len(p.Body), Encoded: p.Body}
 	a.readProperties(p.Body)
 	return a
 }

@@ -16,6 +16,8 @@ type Accepted struct {
 	// Properties are the application properties; nil if they are absent or malformed.
 	Properties map[string]any
 	Size       int // of the encoded message, in bytes
+	// Encoded is the AMQP message as the broker keeps it. It must not be changed.
+	Encoded []byte
 	// Duplicate is true when duplicate detection dropped the message.
 	Duplicate bool
 }
@@ -32,7 +34,7 @@ func (s *Server) Observe(f func(Accepted)) {
 		out := Accepted{
 			Entity: a.Entity, MessageID: a.MessageID, SessionID: a.SessionID,
 			EnqueuedAt: a.EnqueuedAt, Duplicate: a.Duplicate,
-			Size: len(a.Body),
+			Size: len(a.Body), Encoded: a.Body,
 		}
 		out.readProperties(a.Body)
 		f(out)

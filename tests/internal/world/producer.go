@@ -39,6 +39,7 @@ func (w *World) ProducerConfig() producer.Config {
 		LeaseDuration: 15 * time.Second, HeartbeatInterval: time.Second, FenceAfter: 2500 * time.Millisecond,
 		TakeoverAfter: 4 * time.Second, StandbyPoll: 500 * time.Millisecond, LeaseTakeover: "break",
 		PublishLanes: 4, PublishLanesMax: 16, BatchScope: "auto", BatchMessages: 100, MessageFormat: "json",
+		Pack: "off", PackEvents: 20, PackBytes: 60_000,
 		OnOversize: "fail", OnRefused: "fail", RefusedAfter: 5 * time.Minute, ClaimContainer: "claim-checks",
 		MaxInFlightEvents: 1000, MaxInFlightBytes: 1 << 20, StallAfter: time.Minute, ShutdownTimeout: 20 * time.Second,
 	}

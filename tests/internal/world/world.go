@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
 )
 
 // The host names of the servers in the world.
@@ -139,7 +140,7 @@ func (w *World) empty(o servicebus.Options) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if bus == w.Bus {
-			w.accepted = append(w.accepted, a)
+			w.accepted = append(w.accepted, witness.Events(a)...)
 		}
 	})
 }

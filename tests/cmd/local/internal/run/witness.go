@@ -19,7 +19,9 @@ func (r *runner) accepted(a servicebus.Accepted) {
 	if a.Entity != r.places.route.In() {
 		return
 	}
-	r.rec.Accept(witness.Accepted(a))
+	for _, e := range witness.Events(a) {
+		r.rec.Accept(witness.Accepted(e))
+	}
 }
 
 // watch follows the read model by a change stream of our own until ctx ends, through any failure of

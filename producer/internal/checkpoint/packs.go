@@ -1,0 +1,56 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-cdc/sluice/producer/store"
+)
+
+// packsSuffix is the suffix of the object beside a checkpoint that holds the confirmation that every
+// reader knows packs. It is a separate object because an earlier producer, which leads meanwhile,
+// would drop an unknown field of the checkpoint.
+const packsSuffix = ".json.packs"
+
+// Packs is the confirmation of an operator that every reader of a stream knows packs.
+type Packs struct {
+	Stream string `json:"stream"`
+	On     bool   `json:"on"`
+	// By names the operator's host, and At is its wall clock.
+	By string    `json:"by"`
+	At time.Time `json:"at"`
+}
+
+// Packs reads the confirmation; without one it is off. Errors are the store's.
+func (c *Checkpoint) Packs(ctx context.Context) (p Packs, tag store.Tag, err error) {
+	object, err := c.beside.Get(ctx, c.stream+packsSuffix)
+	if errors.Is(err, ErrNotFound) {
+		return Packs{Stream: c.stream}, "", nil
+	} else if err != nil {
+		return p, "", fmt.Errorf("read whether readers know packs: %w", err)
+	}
+	if err := json.Unmarshal(object.Data, &p); err != nil {
+		return p, "", fmt.Errorf("read whether readers know packs: %w: %w", ErrUnreadable, err)
+	}
+	return p, object.Tag, nil
+}
+
+// WritePacks replaces the confirmation that has this tag, or creates the first one if tag is empty.
+// Errors: [ErrChanged], or the store's.
+func (c *Checkpoint) WritePacks(ctx context.Context, p Packs, tag store.Tag) error {
+	text, err := json.Marshal(p)
+	switch {
+	case err != nil:
+	case tag == "":
+		_, err = c.beside.Create(ctx, c.stream+packsSuffix, text)
+	default:
+		_, err = c.beside.Put(ctx, c.stream+packsSuffix, text, tag)
+	}
+	if err != nil {
+		return fmt.Errorf("write whether readers know packs: %w", err)
+	}
+	return nil
+}

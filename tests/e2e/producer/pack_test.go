@@ -1,0 +1,123 @@
+package producer_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/witness"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
+)
+
+// packing has a producer pack the events of three sessions.
+func packing(c *producer.Config, _ *producer.Options) {
+	c.Pack, c.SessionKey = "auto", envelope.Buckets(3)
+}
+
+// backlog commits events while the broker is busy, so that they wait, then lets them be sent.
+func backlog(w *world.World, n int) {
+	w.Helper()
+	end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Busy: 1}})
+	w.InsertMany(n, 20)
+	w.Pass(20 * time.Second)
+	end()
+}
+
+// G1, G2: a leader sends packs of what waits once it is confirmed that readers know them, and not
+// before; every event is in one of them, in order.
+func TestG1G2PacksAreSentOnceReadersKnowThem(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		a := w.StartProducer("a", packing)
+		w.Leads("a")
+		backlog(w, 100)
+		w.Eventually("everything is published", func() bool { return w.Checkpoint().Published == 100 })
+		require.Equal(w, 100, w.Bus.Stats(world.Topic).Accepted, "one message for each event")
+		require.Contains(w, a.Log.Text(), "producer packs on --readers-know")
+
+		refused := w.OperateProducer([]producer.Config{w.ProducerConfig()}, "packs", "on")
+		require.NotZero(w, refused.Code)
+		require.Contains(w, refused.Err+refused.Out, "Deploy a version that knows packs to all subscribers first")
+		require.Zero(w, w.OperateProducer([]producer.Config{w.ProducerConfig()}, "packs", "on", "--readers-know", "--rules-checked").Code)
+		w.Pass(15 * time.Second)
+		backlog(w, 300)
+		w.Eventually("everything is published", func() bool { return w.Checkpoint().Published == 400 })
+		require.Less(w, w.Bus.Stats(world.Topic).Accepted, 150)
+
+		accepted := w.Bus.Stats(world.Topic).Accepted
+		w.Insert("alone")
+		w.Eventually("it is published", func() bool { return w.Checkpoint().Published == 401 })
+		require.Equal(w, accepted+1, w.Bus.Stats(world.Topic).Accepted, "no event waits for a pack to fill")
+
+		require.Zero(w, w.OperateProducer([]producer.Config{w.ProducerConfig()}, "packs", "off").Code)
+		w.Pass(15 * time.Second)
+		backlog(w, 100)
+		w.Eventually("everything is published", func() bool { return w.Checkpoint().Published == 501 })
+		require.Equal(w, accepted+101, w.Bus.Stats(world.Topic).Accepted)
+		w.Judge()
+		a.End()
+	})
+}
+
+// G6: a rule of a subscription would drop packs without a trace, so packs are refused while there
+// is one.
+func TestG6ARuleOfASubscriptionForbidsPacks(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		w.Administration = w.Administered()
+		a := w.StartProducer("a", packing)
+		w.Leads("a")
+		require.Zero(w, w.OperateProducer([]producer.Config{w.ProducerConfig()}, "packs", "on", "--readers-know").Code)
+		require.Contains(w, w.OperateProducer([]producer.Config{w.ProducerConfig()}, "packs", "status").Out, "on since")
+		client, err := w.ProducerConfig().ServiceBus.Administer(nil, "", w.Administration)
+		require.NoError(w, err)
+		_, err = client.CreateRule(w.Context(), world.Topic, world.Subscription, &admin.CreateRuleOptions{
+			Name: new("inserts"), Filter: &admin.SQLFilter{Expression: "operation = 'insert'"},
+		})
+		require.NoError(w, err)
+		refused := w.OperateProducer([]producer.Config{w.ProducerConfig()}, "packs", "on", "--readers-know")
+		require.NotZero(w, refused.Code)
+		require.Contains(w, refused.Err+refused.Out, "rule inserts of subscription "+world.Subscription)
+		a.End()
+	})
+}
+
+// G1, G6: of a pack that Service Bus refuses because of one event, that event alone is parked. The
+// others are sent in messages of their own, in order.
+func TestG1G6OneRefusedEventOfAPackIsParkedAlone(t *testing.T) {
+	for name, answer := range refusals {
+		t.Run(name, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+				a := w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
+					packing(c, o)
+					c.BatchScope, c.OnRefused = "mixed", "park"
+				})
+				w.Leads("a")
+				require.Zero(w, w.OperateProducer([]producer.Config{w.ProducerConfig()}, "packs", "on", "--readers-know", "--rules-checked").Code)
+				w.Pass(15 * time.Second)
+				of := theFourthOf("a0")
+				w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool { return slices.ContainsFunc(witness.Events(m), of) }, answer)
+				w.InsertMany(40, 4)
+				keepComing(w, func() bool { return w.Checkpoint().Published >= 40 })
+				reached := map[string]int64{}
+				for _, m := range w.Took() {
+					aggregate, version := m.Properties[envelope.PropSubject].(string), m.Properties[envelope.PropVersion].(int64)
+					if !m.Duplicate && version > reached[aggregate] { // events of a pack with an unknown outcome may come again
+						if reached[aggregate]++; aggregate == "a0" && reached[aggregate] == 4 {
+							reached[aggregate]++
+						}
+						require.Equal(w, reached[aggregate], version, aggregate)
+					}
+				}
+				for _, aggregate := range []string{"a0", "a1", "a2", "a3"} {
+					require.EqualValues(w, 10, reached[aggregate], aggregate)
+				}
+				a.End()
+			})
+		})
+	}
+}
