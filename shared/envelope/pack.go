@@ -195,7 +195,7 @@ func Unpack(m *azservicebus.ReceivedMessage) (events []*azservicebus.ReceivedMes
 	return events, true
 }
 
-// alone returns a message with what the broker says about a pack.
+// alone returns a message with what the broker adds to a pack.
 func alone(pack *azservicebus.ReceivedMessage) *azservicebus.ReceivedMessage {
 	return &azservicebus.ReceivedMessage{
 		SessionID: pack.SessionID, PartitionKey: pack.PartitionKey, SequenceNumber: pack.SequenceNumber,
@@ -204,8 +204,8 @@ func alone(pack *azservicebus.ReceivedMessage) *azservicebus.ReceivedMessage {
 	}
 }
 
-// unreadable returns the message of an event whose pack cannot be read. It holds all of the pack, for
-// people.
+// unreadable returns the message of an event whose pack cannot be read. It holds all of the pack,
+// for people.
 func unreadable(pack *azservicebus.ReceivedMessage, l listed, index int) *azservicebus.ReceivedMessage {
 	m := alone(pack)
 	m.MessageID, m.ContentType, m.Body = fmt.Sprintf("%s/%d", pack.MessageID, index), pack.ContentType, pack.Body

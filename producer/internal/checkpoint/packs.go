@@ -10,9 +10,9 @@ import (
 	"github.com/sluice-cdc/sluice/producer/store"
 )
 
-// packsSuffix is the suffix of the object beside a checkpoint that holds the confirmation that every
-// reader knows packs. It is a separate object because an earlier producer, which leads meanwhile,
-// would drop an unknown field of the checkpoint.
+// packsSuffix is the suffix of the object beside a checkpoint that holds the confirmation that
+// every reader knows packs. It is a separate object because an earlier producer, which leads
+// meanwhile, would drop an unknown field of the checkpoint.
 const packsSuffix = ".json.packs"
 
 // Packs is the confirmation of an operator that every reader of a stream knows packs.

@@ -103,7 +103,8 @@ func (s *Stream) setPacks(ctx context.Context, on bool) error {
 	return err
 }
 
-// rule names a rule of a subscription that is not the true filter; it is empty if there is none.
+// rule returns the name of a rule of a subscription that is not the true filter; it is empty
+// without one.
 func (e *Entity) rule(ctx context.Context) (found string, err error) {
 	if e.Queue {
 		return "", nil

@@ -277,8 +277,8 @@ func (s *isolator) progressing() bool {
 	return p.config.StallAfter == 0 || time.Since(s.lastProgress.since) < p.config.StallAfter/2
 }
 
-// halves returns the two halves of a batch of one session, in order. One message with several events
-// becomes messages of one event.
+// halves returns the two halves of a batch of one session, in order. One message with several
+// events becomes messages of one event.
 func (s *isolator) halves(ctx context.Context, b loadedBatch) ([]loadedBatch, error) {
 	if b.count() == 1 {
 		return s.lane.unpack(ctx, b)

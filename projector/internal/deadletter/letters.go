@@ -87,8 +87,8 @@ func (p *Replayer) lettersOf(ctx context.Context, from Peeker, aggregate string)
 }
 
 // lettersWhere returns the dead letters of those aggregates that are wanted, each aggregate's in
-// the order in which they are to be applied, and the aggregates in order of their first. If unpack is
-// true, the packs among the dead letters are replaced by copies of their events.
+// the order in which they are to be applied, and the aggregates in order of their first. If unpack
+// is true, the packs among the dead letters are replaced by copies of their events.
 func (p *Replayer) lettersWhere(
 	ctx context.Context, from Peeker, unpack bool, wanted func(aggregate string) bool,
 ) (letters map[string][]Letter, names []string, err error) {

@@ -19,8 +19,8 @@ const (
 )
 
 // remove removes copies of packed events, and completes messages of the dead-letter queue by their
-// sequence numbers; it returns how many. A queue delivers its messages in order, so those before them are locked meanwhile, and
-// abandoned at the end.
+// sequence numbers; it returns how many. A queue delivers its messages in order, so those before
+// them are locked meanwhile, and abandoned at the end.
 //
 // It may leave some: those that another receiver has locked, and those behind so many others that
 // the locks of the first ones expire. They do no harm: their effects are committed, and the guard

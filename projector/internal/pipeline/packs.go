@@ -14,22 +14,22 @@ import (
 // A pack is unpacked as soon as it is received: each of its events has a message of its own in the
 // batch, as if it had come alone. The pack itself is completed once its last event is decided,
 // however many attempts, batches and receives that takes. An event that would be dead-lettered is
-// copied to a collection of the read model first ([apply.Applier.SetAside]), so no dead letter holds
-// events of several aggregates.
+// copied to a collection of the read model first ([apply.Applier.SetAside]), so no dead letter
+// holds events of several aggregates.
 
 // pack is a received pack whose events are in hand.
 type pack struct {
 	message   *azservicebus.ReceivedMessage // without its body
 	undecided int                           // events that are not settled
 	// usedUp is the event that parks its aggregate because the pack was delivered too often: the
-	// first one that is not decided; nil if there is none. used is the result.
+	// first one that is not decided; nil without one. used is the result.
 	usedUp *azservicebus.ReceivedMessage
 	used   apply.Result
 	events []*azservicebus.ReceivedMessage // that have not been usedUp; nil unless one is
 }
 
-// onePerAttempt is the delivery from which the events of a pack are applied one by one at the latest:
-// an event that ends the projector must not use up the deliveries of the events before it.
+// onePerAttempt is the delivery from which the events of a pack are applied one by one at the
+// latest: an event that ends the projector must not use up the deliveries of the events before it.
 const onePerAttempt = 3
 
 // unpack adds the events of a pack. It reports false for any other message.
