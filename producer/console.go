@@ -32,6 +32,9 @@ func viewOf(s Status) console.Stream {
 	if s.CheckpointAgeMS >= 0 {
 		v.HeartbeatAgeMS = &s.CheckpointAgeMS
 	}
+	if b := s.Snapshot; b != nil {
+		v.Snapshot = b.Progress()
+	}
 	if s.Role == "leader" {
 		v.InFlight, v.Lanes, v.FenceMarginMS, v.FenceAfterMS = &s.InFlight, &s.Lanes, &s.FenceMarginMS, &s.FenceAfterMS
 	}

@@ -93,7 +93,8 @@ func measured(terms []term, r *Run) []term {
 		for _, f := range r.Failovers {
 			if f.Epoch == terms[i].Epoch {
 				terms[i].Ended = f.Kind
-				terms[i].Failover = milliseconds(float64(f.PublishAfterMS)) + " until the next leader published"
+				terms[i].Failover = milliseconds(float64(f.PublishAfterMS)) + " until the next leader published, " +
+					milliseconds(float64(f.LeadsAfterMS)) + " until it led"
 			}
 		}
 	}

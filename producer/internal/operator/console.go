@@ -51,8 +51,13 @@ func (s *Stream) view(ctx context.Context) (v console.View) {
 		stream.State = "begins: its leader has no position yet"
 	}
 	if b := status.Snapshot; b != nil {
-		stream.Snapshot = &console.Progress{State: b.Reason, Done: b.Documents, Total: b.Estimated, Unit: "documents", BeganAt: b.BeganAt}
+		stream.Snapshot = b.Progress()
 	}
 	v.Streams = []console.Stream{stream}
 	return v
+}
+
+// Progress returns the snapshot as the console shows it.
+func (s *SnapshotStatus) Progress() *console.Progress {
+	return &console.Progress{State: s.Reason, Done: s.Documents, Total: s.Estimated, Unit: "documents", BeganAt: s.BeganAt}
 }

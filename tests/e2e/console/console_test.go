@@ -209,12 +209,9 @@ func applied(p *browser.Page) (n int64) {
 	return n
 }
 
-// A stream that is cut is opened again, and shows what has happened meanwhile.
-func TestTheStreamIsOpenedAgain(t *testing.T) {
-	p := browser.Open(t)
-	c := console.New(console.Home{Title: "test", View: func(context.Context) console.View {
-		return console.View{Streams: []console.Stream{{Name: "shop.events", Leader: "a", Epoch: time.Now().Unix()}}}
-	}})
+// serve serves a console until the test ends.
+func serve(t *testing.T, c *console.Console) *httptest.Server {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); c.Run(ctx) }()
@@ -226,6 +223,16 @@ func TestTheStreamIsOpenedAgain(t *testing.T) {
 		cancel()
 		<-done
 	})
+	return server
+}
+
+// A stream that is cut is opened again, and shows what has happened meanwhile.
+func TestTheStreamIsOpenedAgain(t *testing.T) {
+	p := browser.Open(t)
+	c := console.New(console.Home{Title: "test", View: func(context.Context) console.View {
+		return console.View{Streams: []console.Stream{{Name: "shop.events", Leader: "a", Epoch: time.Now().Unix()}}}
+	}})
+	server := serve(t, c)
 	p.Go(server.URL + "/")
 	p.Until("the stream is open", `document.getElementById("state").textContent === "live"`)
 	p.Do(`window.first = document.querySelector("[data-epoch]").textContent; window.lost = false;

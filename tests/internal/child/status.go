@@ -43,6 +43,12 @@ type Status struct {
 	Position        string `json:"position"`
 	HeadroomSeconds *int64 `json:"oplog_headroom_seconds"`
 	HeadroomNote    string `json:"oplog_headroom_note"`
+	Snapshot        *struct {
+		Reason    string    `json:"reason"`
+		BeganAt   time.Time `json:"began_at"`
+		Documents int64     `json:"documents"`
+		Estimated int64     `json:"estimated"`
+	} `json:"snapshot"`
 
 	// The fields of a projector.
 	SessionsHeld int64 `json:"sessions_held"`

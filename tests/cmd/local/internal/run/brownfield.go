@@ -2,14 +2,17 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
@@ -18,7 +21,8 @@ import (
 // `projector build` while other events are inserted, and the projectors start when that has ended.
 // With --snapshot the stream begins with its documents. Without either it is empty.
 type brownfield struct {
-	built chan struct{} // closed when the read model is built; nil without --build
+	built    chan struct{}                    // closed when the read model is built; nil without --build
+	progress atomic.Pointer[console.Progress] // of the build; nil without one
 	// events is how many events of each aggregate were there before; only read once the services
 	// run.
 	events map[string]int64
@@ -55,7 +59,7 @@ func (r *runner) fillSource(ctx context.Context, data *data) error {
 	if !r.options.Build && !r.options.BeginWithSnapshot {
 		return nil
 	}
-	r.before = brownfield{events: map[string]int64{}, copied: map[string]int64{}}
+	r.before.events, r.before.copied = map[string]int64{}, map[string]int64{}
 	index := bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}
 	if r.options.Build {
 		r.before.built = make(chan struct{})
@@ -101,6 +105,7 @@ func (r *runner) build(ctx context.Context) error {
 	moving.Go(func() { // a build is movement, too
 		for retry.Sleep(moves, time.Second) == nil {
 			r.moved.Store(time.Now().UnixNano())
+			r.readProgress(moves)
 		}
 	})
 	defer moving.Wait()
@@ -109,7 +114,32 @@ func (r *runner) build(ctx context.Context) error {
 	if err == nil {
 		r.event(said)
 	}
+	r.readProgress(ctx)
 	return err
+}
+
+// readProgress keeps what `status` reports of the build, for the console, if a console is open.
+func (r *runner) readProgress(ctx context.Context) {
+	if r.console.address == "" {
+		return
+	}
+	var status struct {
+		Build *struct {
+			State      string    `json:"state"`
+			Ranges     int64     `json:"ranges"`
+			Aggregates int64     `json:"aggregates"`
+			Events     int64     `json:"events"`
+			Changed    time.Time `json:"changed"`
+		} `json:"build"`
+	}
+	text, err := r.command(ctx, "status", "--json")
+	if err != nil || json.Unmarshal([]byte(text), &status) != nil || status.Build == nil {
+		return // the next reading may succeed
+	}
+	b := status.Build
+	r.before.progress.Store(&console.Progress{
+		State: b.State, Done: b.Events, Unit: "events", Ranges: b.Ranges, Groups: b.Aggregates, ChangedAt: b.Changed,
+	})
 }
 
 // verify runs `projector verify`, while the projectors still run.

@@ -198,6 +198,9 @@ func (r *runner) view(ctx context.Context) console.View {
 		stream.FenceMarginMS, stream.FenceAfterMS = &status.FenceMarginMs, &status.FenceAfterMs
 		stream.HeadroomSeconds, stream.HeadroomNote = status.HeadroomSeconds, status.HeadroomNote
 		stream.LagMS = &status.LagMs
+		if s := status.Snapshot; s != nil {
+			stream.Snapshot = &console.Progress{State: s.Reason, Done: s.Documents, Total: s.Estimated, Unit: "documents", BeganAt: s.BeganAt}
+		}
 	}
 	for _, slot := range r.producers {
 		if status, fresh := slot.Status(); fresh {
@@ -220,7 +223,7 @@ func (r *runner) view(ctx context.Context) console.View {
 
 // projection returns the state of the projectors and of the read model.
 func (r *runner) projection(ctx context.Context) console.Projection {
-	p := console.Projection{Name: r.options.Projection, Database: r.places.readModel, Applied: new(r.applied())}
+	p := console.Projection{Name: r.options.Projection, Database: r.places.readModel, Applied: new(r.applied()), Build: r.before.progress.Load()}
 	p.SessionsHeld, p.Duplicates, p.Redelivered = new(int64), new(int64), new(int64)
 	for _, slot := range r.projectors {
 		status, fresh := slot.Status()
