@@ -122,8 +122,13 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.mongo.StepDown(d)
 		w.later(a, d, func() {})
 	case plan.StorageFails:
+		if w.plan.Settings.Store != "" {
+			w.cutStores(a, d)
+		}
 		w.blob.Fail(503, d)
 		w.later(a, d, func() {}) // it ends on its own, as an election does
+	case plan.SlowCheckpoints, plan.FailCheckpoints:
+		w.troubleStore(step)
 	case plan.LoseAcks:
 		w.bus.LoseAcknowledgements(step.Times)
 	case plan.RefuseSends:
@@ -197,10 +202,12 @@ func (w *world) faultOf(a *agenda, s *slot, i *instance, step plan.Step) {
 		i.bus.Hold(network.Both)
 		i.mongo.Hold(network.Both)
 		i.blob.Hold(network.Both)
+		i.store.Hold(network.Both)
 		w.later(a, d, func() {
 			i.bus.Heal()
 			i.mongo.Heal()
 			i.blob.Heal()
+			i.store.Heal()
 		})
 	case plan.LoseAnswers:
 		i.blob.LoseAnswers(step.Times)
@@ -298,6 +305,9 @@ func (w *world) partition(a *agenda, i *instance, step plan.Step) {
 	}
 	d, hangs, isBus := step.For.Duration, step.Kind == plan.Hang, step.Server == plan.ServiceBus
 	l := map[string]link{plan.ServiceBus: i.bus, plan.MongoDB: i.mongo, plan.Storage: i.blob}[step.Server]
+	if step.Server == plan.Storage && w.plan.Settings.Store != "" {
+		l = i.store
+	}
 	switch {
 	case isBus && hangs && !w.mayHang(i, isProducer(step), d), isBus && !hangs && !isProducer(step) && !w.mayCut(d):
 		return
@@ -311,6 +321,10 @@ func (w *world) partition(a *agenda, i *instance, step plan.Step) {
 
 // stranger breaks the lease, and perhaps acquires it.
 func (w *world) stranger(a *agenda, step plan.Step) {
+	if w.plan.Settings.Store != "" {
+		w.strangerInStore(a, step)
+		return
+	}
 	client, err := lease.NewBlobClient(w.blobs.ServiceClient().NewContainerClient(container).NewBlobClient(step.Stream+".json"), nil)
 	require.NoError(w, err)
 	_, err = client.BreakLease(w.Context(), &lease.BlobBreakOptions{BreakPeriod: new(int32(0))})
@@ -378,6 +392,7 @@ func (w *world) heal() {
 			s.now.bus.Heal()
 			s.now.mongo.Heal()
 			s.now.blob.Heal()
+			s.now.store.Heal()
 		}
 	}
 }

@@ -28,6 +28,7 @@ func (w *world) produce(args ...string) (code int, said string) {
 		Logger: w.logger("operator"), Instance: "operator", ServiceBus: busOptions(network.NewLink(w.busHub)),
 		Blob:  blobOptions(w.recorded(senderSide{w, link})),
 		Mongo: func(o *options.ClientOptions) { o.SetDialer(network.NewLink(w.mongoHub)) },
+		Store: w.storeOver(network.NewLink(w.mongoHub)),
 	}, &out, &out, run)
 	w.trace.add("producer %s: exit code %d\n%s", strings.Join(args, " "), code, strings.TrimSpace(out.String()))
 	return code, out.String()
@@ -54,8 +55,12 @@ func (w *world) rewind(step plan.Step) {
 	w.trace.add("%s is not taken back", step.Stream)
 }
 
-// blobText returns the text of a blob beside the checkpoints.
-func (w *world) blobText(name string) ([]byte, error) {
+// storedText returns the text of an object beside the checkpoints.
+func (w *world) storedText(name string) ([]byte, error) {
+	if w.plan.Settings.Store != "" {
+		object, err := w.store.Get(w.Context(), name)
+		return object.Data, err
+	}
 	response, err := w.blobs.DownloadStream(w.Context(), container, name, nil)
 	if err != nil {
 		return nil, err

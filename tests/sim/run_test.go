@@ -110,6 +110,7 @@ func (w *world) stopAll() {
 				i.bus.Cut()
 				i.mongo.Cut()
 				i.blob.Cut()
+				i.store.Cut()
 			}
 		}
 	}

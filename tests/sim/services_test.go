@@ -45,6 +45,7 @@ type instance struct {
 	hungUntil  time.Time     // a projector that has recovered from its last hang by then; the driver's goroutine alone
 	bus, mongo *network.Link
 	blob       *network.BlobLink // unused by a projector
+	store      *network.Link     // to the checkpoint store, if that is MongoDB; unused by a projector
 }
 
 // start runs the next instance in a slot.
@@ -54,7 +55,7 @@ func (s *slot) start() {
 	i := &instance{
 		name: fmt.Sprintf("%s.%d", s.name, s.started), began: time.Now(), stop: cancel, done: make(chan struct{}), asked: make(chan struct{}),
 		bus: network.NewLink(s.w.busHub), mongo: network.NewLink(s.w.mongoHub),
-		blob: network.NewBlobLink(checkpointWitness{s.w, s.w.blob.Transport()}),
+		blob: network.NewBlobLink(checkpointWitness{s.w, s.w.blob.Transport()}), store: network.NewLink(s.w.mongoHub),
 	}
 	s.now = i
 	s.w.busLinks.Store(i.name, i.bus)
@@ -111,6 +112,7 @@ func (s *slot) kill(silent bool) *instance {
 	i.bus.Kill(silent)
 	i.mongo.Kill(silent)
 	i.blob.Kill(silent)
+	i.store.Kill(silent)
 	i.stop()
 	return i
 }
@@ -137,6 +139,7 @@ func (w *world) newProducer(name string) *slot {
 			ServiceBus: busOptions(longWay{w, i.bus}),
 			Blob:       blobOptions(w.recorded(senderSide{w, i.blob})),
 			Mongo:      func(o *options.ClientOptions) { o.SetDialer(i.mongo) },
+			Store:      w.storeOver(i.store),
 		}, streams[1:]...)
 	}
 	return s
@@ -199,6 +202,9 @@ func (w *world) producerConfigs() (all []producer.Config) {
 	c, _ := loaded()
 	s := w.plan.Settings
 	c.LeaseTakeover, c.SessionKey = s.Takeover, s.SessionKey
+	if s.Store != "" {
+		c.CheckpointStore = witnessedStore
+	}
 	c.PublishLanesMax = s.Lanes
 	c.PublishLanes, c.BatchScope, c.BatchMessages = s.Lanes, s.Scope, s.BatchMessages
 	c.MessageFormat, c.MaxInFlightEvents = s.Format, s.MaxInFlight

@@ -100,7 +100,7 @@ func (w *world) tendUntil(ctx context.Context, at time.Duration) {
 
 // decide has the operator find out why a stream is stopped, if it is, and decide.
 func (w *world) decide(stream string) {
-	text, err := w.blobText(stream + ".json.failure")
+	text, err := w.storedText(stream + ".json.failure")
 	if err != nil || w.underWay() {
 		return // nothing to do, or what was sent may still arrive: the operator waits
 	}

@@ -21,6 +21,7 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	mongodbstore "github.com/sluice-cdc/sluice/producer/store/mongodb"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
@@ -95,6 +96,9 @@ type world struct {
 	projector []*slot
 	more      []*slot // projectors that a scaler starts and stops
 
+	store      *mongodbstore.Store // the simulation's own, over w.client's network; unused if the checkpoint is in Blob storage
+	checkpoint sync.Map            // by the tag of a record that is written to the store, its *sent
+
 	record   *record.Record
 	leases   []*leasecheck.Recorder // of the requests of every producer and stranger for each stream's checkpoint
 	work     sync.WaitGroup         // what commits events
@@ -147,6 +151,9 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	w.client, err = driver.Connect(options.Client().ApplyURI(mongo.URI("mongo:27017")).SetDialer(network.NewLink(w.mongoHub)))
 	require.NoError(t, err)
 	w.keepImages()
+	w.mongo.RefuseWrites(w.witnessStored)
+	w.store, err = mongodbstore.Open(mongo.URI("mongo:27017"), checkpoints, func(o *options.ClientOptions) { o.SetDialer(network.NewLink(w.mongoHub)) })
+	require.NoError(t, err)
 	w.blobs, err = azblob.NewClientFromConnectionString(blob.ConnectionString(blobHost), blobOptions(w.recorded(w.blob.Transport())))
 	require.NoError(t, err)
 	watching, stopWatching := context.WithCancel(ctx)
@@ -156,6 +163,7 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	defer func() {
 		stopWatching()
 		_ = w.client.Disconnect(context.WithoutCancel(ctx))
+		_ = w.store.Client().Disconnect(context.WithoutCancel(ctx))
 		cancel()
 		running.Wait()
 		time.Sleep(tokensAreDue)
@@ -216,8 +224,7 @@ type senderSide struct {
 }
 
 func (s senderSide) Do(r *http.Request) (*http.Response, error) {
-	stamp := &sent{at: time.Now(), accepted: s.w.record.Accepted(), parked: s.w.record.Parked()}
-	stamp.number.Store(-1)
+	stamp := s.w.stamp()
 	if pause(r.Context(), s.w.plan.Settings.BlobTrip.Duration/2); r.Context().Err() != nil {
 		return nil, r.Context().Err()
 	}
@@ -253,6 +260,13 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 		c.w.witnessKeepsake(text)
 		return response, nil
 	}
+	stamp, _ := r.Context().Value(sentKey{}).(*sent)
+	c.w.written(text, header(r, "x-ms-lease-id"), stamp)
+	return response, nil
+}
+
+// written records a write of a record that a server has accepted.
+func (w *world) written(text []byte, leaseID string, stamp *sent) {
 	var said struct {
 		Stream     string `json:"stream"`
 		Epoch      int64  `json:"epoch"`
@@ -262,14 +276,19 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 		Published  int64  `json:"published"`
 	}
 	if err := json.Unmarshal(text, &said); err != nil {
-		c.w.Errorf("read what was written to the checkpoint: %v", err)
+		w.Errorf("read what was written to the checkpoint: %v", err)
 	}
-	stamp, _ := r.Context().Value(sentKey{}).(*sent)
-	stamp.number.Store(int64(c.w.record.Write(checker.Write{
+	stamp.number.Store(int64(w.record.Write(checker.Write{
 		Stream: said.Stream, Epoch: said.Epoch, Leader: said.Leader, Position: said.Position, Generation: said.Generation, Published: said.Published,
-		LeaseID: header(r, "x-ms-lease-id"), Began: stamp.at, Accepted: stamp.accepted, Parked: stamp.parked,
+		LeaseID: leaseID, Began: stamp.at, Accepted: stamp.accepted, Parked: stamp.parked,
 	})))
-	return response, nil
+}
+
+// stamp returns what is known when a request is sent.
+func (w *world) stamp() *sent {
+	stamp := &sent{at: time.Now(), accepted: w.record.Accepted(), parked: w.record.Parked()}
+	stamp.number.Store(-1)
+	return stamp
 }
 
 // header returns a header as the SDK sets it: under its name in lower case, which Header.Get does

@@ -65,6 +65,7 @@ func DrawWith(seed uint64, feature string) Plan {
 		d.snapshots(rand.New(rand.NewPCG(seed, 0x32)))
 	}
 	d.versions(rand.New(rand.NewPCG(seed, 0x2b)))
+	d.store(rand.New(rand.NewPCG(seed, 0x70)))
 	return d.plan
 }
 

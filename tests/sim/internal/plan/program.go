@@ -104,6 +104,6 @@ func (s Step) programs() string {
 		}
 		return fmt.Sprintf("programs fail at version %d of %d of %s (%s), %s", s.Before+1, s.Total, s.Aggregate, s.Manner, until)
 	default:
-		return string(s.Kind)
+		return s.stores()
 	}
 }

@@ -84,6 +84,8 @@ type Settings struct {
 	// TokenVersion is the initial version of MongoDB's resume tokens; 0 is 2.
 	TokenVersion int      `json:"tokenVersion,omitempty"`
 	BlobTrip     Duration `json:"blobTrip"`
+	// Store is CHECKPOINT_STORE: [StoreMongoDB], or empty for Blob storage.
+	Store string `json:"store,omitempty"`
 	// OnRefused is ON_REFUSED; empty: it does not matter.
 	OnRefused string `json:"onRefused,omitempty"`
 	// OnReplaced is ON_COLLECTION_REPLACED; empty: it does not matter.
@@ -144,7 +146,7 @@ func (s Settings) String() string {
 	return s.story() + fmt.Sprintf("%d producers of %s (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
 		"%d projectors of %s (%d sessions on %d connections, receiver %s, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB %s and %s to storage",
 		s.Producers, streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
-		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip) + s.broker() + s.snapshot()
+		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip) + s.checkpoints() + s.broker() + s.snapshot()
 }
 
 func seconds(n int) Duration { return Duration{time.Duration(n) * time.Second} }
