@@ -14,7 +14,7 @@ export CGO_ENABLED := 0
 
 # The variables that a target takes, and the settings that "make run" hands on to the producer. Another one on the
 # command line is a mistake: the run would not do what was asked for.
-VARIABLES := ARGS AZURITE BUILD CHAOS CLIENTS CHECKPOINT_STORE CONSOLE EXPECT FAILOVERS FROM INPUT KEEP LASTS LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PRODUCERS PROJECTION \
+VARIABLES := ARGS AZURITE BUILD CHAOS CLIENTS CHECKPOINT_STORE CONSOLE EXPECT FAILOVERS FROM INPUT KEEP LASTS LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PRODUCERS PROJECTION PROJECTION_IMAGE PROJECTION_URL \
 	PROJECTORS QUIET RATE REPORT RINGS ROUNDS RUNS SEED SEEDS SESSION_KEY SHELL SNAPSHOT STOP TROUBLE VERSION WRITE_LOAD GO% CGO% \
 	MONGODB_DATABASE MONGODB_COLLECTION AGGREGATE_ID_PATH OPERATIONS ON_UNKNOWN_AGGREGATE EVENT_TYPE_PATH VERSION_PATH FULL_DOCUMENT% \
 	ON_COLLECTION_REPLACED
@@ -144,8 +144,8 @@ lint-infra: ## the deployment: parity with the code, and the Bicep compiler if i
 	@scripts/lint-infra.sh
 
 .PHONY: up
-up: ## with Docker: MongoDB, Azurite, the official Service Bus emulator, both services
-	@scripts/compose.sh up
+up: ## with Docker: MongoDB, Azurite, the official Service Bus emulator, both services; PROJECTION= PROJECTION_IMAGE= for a program
+	@PROJECTION='$(PROJECTION)' PROJECTION_IMAGE='$(PROJECTION_IMAGE)' scripts/compose.sh up
 
 .PHONY: down
 down: ## stop and remove what "make up" started

@@ -3,6 +3,7 @@ package projector
 import (
 	"context"
 	"io"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -57,7 +58,7 @@ func command(ctx context.Context, c operator.Command, r operator.Request, cfg Co
 	cfg.Connections = 1
 	if cfg.ProjectionURL != "" {
 		var err error
-		if o.remote, err = commandProgram(ctx, cfg, o); err != nil {
+		if o.remote, err = commandProgram(ctx, cfg, o, slices.Contains([]string{"build", "doctor", "repair", "switch", "verify"}, c.Name)); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/health"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/outage"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -98,18 +99,30 @@ func (c *Config) validateProgram() (string, error) {
 	return name, nil
 }
 
+// startTimeout bounds how long a command that projects waits for a program that may have been
+// started together with it, as in an operators' job.
+const startTimeout = 15 * time.Second
+
 // commandProgram returns a client of the projection's program for a command. If the program does
 // not answer, the declaration is the one that the read-model database holds.
-func commandProgram(ctx context.Context, cfg Config, o Options) (*remote.Client, error) {
+func commandProgram(ctx context.Context, cfg Config, o Options, projects bool) (*remote.Client, error) {
 	name, err := cfg.validateProgram()
 	if err != nil {
 		return nil, err
 	}
 	client := newProgram(cfg, o)
-	reading, cancel := context.WithTimeout(ctx, readTimeout)
-	d, err := client.Read(reading, name)
-	cancel()
-	if _, refused := errors.AsType[*remote.RefusedError](err); refused {
+	read := func() (*remote.Declaration, error) {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		return client.Read(ctx, name)
+	}
+	d, err := read()
+	for began := time.Now(); projects && err != nil && !isRefused(err) && time.Since(began) < startTimeout; d, err = read() {
+		if retry.Sleep(ctx, readTimeout/10) != nil {
+			break
+		}
+	}
+	if isRefused(err) {
 		return nil, settings.Problems{fmt.Errorf("PROJECTION: %w", err)}
 	}
 	if err != nil {

@@ -23,6 +23,18 @@ answer_part() {
   mv "$new" "$old"
 }
 
+# answer_there: prints whether the command has kept its exit code; an error if storage cannot be read.
+answer_there() {
+  az storage blob exists --auth-mode login --account-name "$answer_account" --container-name command-results \
+    --name "$answer.code" --query exists --output tsv 2>/dev/null
+}
+
+# answer_stop: ends the job if it has another container, because the platform ends it when all of them have ended.
+answer_stop() {
+  [[ -z $answer_program ]] || az containerapp job stop --resource-group "$answer_group" --name "$answer_job" \
+    --job-execution-name "$answer_execution" --output none || echo "stop $answer_execution: it runs on without its command" >&2
+}
+
 # answer_log: prints the command's records from the workspace, once the last of them is there, and returns the exit code.
 answer_log() {
   local workspace query lines code i
@@ -33,6 +45,7 @@ answer_log() {
     lines=$(az monitor log-analytics query --workspace "$workspace" --analytics-query "$query" --query '[].Log' --output tsv) || return 1
     code=$(printf '%s\n' "$lines" | sed -n 's/.*"msg":"command ended".*"code":\([0-9]*\).*/\1/p')
     if [[ -n $code ]]; then
+      answer_stop
       printf '%s\n' "$lines" | sed '/"msg":"command ended"/d'
       return "$code"
     fi
@@ -42,10 +55,10 @@ answer_log() {
   return 1
 }
 
-# answer_await GROUP JOB EXECUTION ACCOUNT: prints what the command prints while it runs, and returns its exit code when it has ended; 1 if the
-# platform ended it.
+# answer_await GROUP JOB EXECUTION ACCOUNT [PROGRAM]: prints what the command prints while it runs, and returns its exit code when it has ended; 1 if the
+# platform ended it. PROGRAM is not empty if the job has a container beside the command's.
 answer_await() {
-  answer_group=$1 answer_execution=$3 answer_account=$4
+  answer_group=$1 answer_job=$2 answer_execution=$3 answer_account=$4 answer_program=${5:-}
   local status=Running failures=0 there code=1
   answer_work=$(mktemp -d)
   while [[ $status == Running || $status == Processing || $status == Unknown ]]; do
@@ -62,9 +75,12 @@ answer_await() {
     fi
     answer_part .out
     answer_part .err >&2
+    if [[ $status == Running && -n $answer_program ]]; then
+      there=$(answer_there) || break # the log has it
+      [[ $there != true ]] || { answer_stop && break; }
+    fi
   done
-  if ! there=$(az storage blob exists --auth-mode login --account-name "$4" --container-name command-results \
-    --name "$answer.code" --query exists --output tsv 2>/dev/null); then
+  if ! there=$(answer_there); then
     code=0
     answer_log || code=$?
   elif [[ $there == true ]]; then

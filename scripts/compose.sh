@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs scripts/compose.yaml:
-#   compose.sh up      everything, built from this checkout
+#   compose.sh up      everything, built from this checkout; with PROJECTION=NAME and PROJECTION_IMAGE=IMAGE, the projection is that program
 #   compose.sh down    stops and removes it
 #   compose.sh test    only the servers; the end-to-end check against them; down
 set -euo pipefail
@@ -34,12 +34,21 @@ wait_for() {
 
 case ${1:-} in
 up)
-  compose --profile services up --detach --build
+  profiles=(--profile services)
+  if [[ -n ${PROJECTION_IMAGE:-} ]]; then
+    [[ -n ${PROJECTION:-} ]] || {
+      echo 'compose: PROJECTION is not set: the name that the program in PROJECTION_IMAGE declares' >&2
+      exit 2
+    }
+    export PROJECTION PROJECTION_IMAGE PROJECTION_URL=http://127.0.0.1:8088
+    profiles+=(--profile program)
+  fi
+  compose "${profiles[@]}" up --detach --build
   wait_for http://127.0.0.1:5300/health
-  compose --profile services ps
+  compose "${profiles[@]}" ps
   ;;
 down)
-  compose --profile services down --volumes --remove-orphans
+  compose --profile services --profile program down --volumes --remove-orphans
   ;;
 test)
   # Under a name of its own; the services of "up" would take its messages, and

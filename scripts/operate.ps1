@@ -33,6 +33,8 @@ $container.args = @($words)
 $container.env = @($container.env) + [pscustomobject]@{ name = 'COMMAND_ANSWER'; value = "command-results/$answer" }
 $url = ($container.env | Where-Object { $_.name -ceq 'BLOB_ACCOUNT_URL' }).value
 $account = ([uri]$url).Host.Split('.')[0]
+# A container of the projection's program beside the command's goes on after the command.
+$program = $definition.containers.Count -gt 1
 $work = New-Item -ItemType Directory -Path (Join-Path ([IO.Path]::GetTempPath()) $answer)
 
 # Part prints what the command has printed since the last call.
@@ -51,6 +53,17 @@ function Show {
     [Console]::Out.Write((Part '.out'))
     [Console]::Error.Write((Part '.err'))
 }
+# There returns whether the command has kept its exit code; nothing if storage cannot be read.
+function There {
+    $there = az storage blob exists --auth-mode login --account-name $account --container-name command-results --name "$answer.code" --query exists --output tsv 2>$null
+    if ($LASTEXITCODE -eq 0) { return $there }
+}
+# Stop ends the job if it has another container, because the platform ends it when all of them have ended.
+function Stop {
+    if (-not $program) { return }
+    az containerapp job stop --resource-group $group --name $job --job-execution-name $execution --output none
+    if ($LASTEXITCODE -ne 0) { [Console]::Error.WriteLine("stop $($execution): it runs on without its command") }
+}
 # FromLog prints the command's records from the workspace, once the last of them is there, and returns the exit code.
 function FromLog {
     $query = "ContainerAppConsoleLogs | where ContainerGroupName startswith '$execution' | order by TimeGenerated asc | project Log"
@@ -61,6 +74,7 @@ function FromLog {
         if ($LASTEXITCODE -ne 0) { return 1 }
         $end = @($lines | Select-String -Pattern '"msg":"command ended".*"code":([0-9]+)')
         if ($end.Count -gt 0) {
+            Stop
             $lines | Where-Object { $_ -notmatch '"msg":"command ended"' } | ForEach-Object { [Console]::Out.WriteLine($_) }
             return [int]$end[0].Matches[0].Groups[1].Value
         }
@@ -88,9 +102,14 @@ try {
             exit 1
         }
         Show
+        if ($program -and $status -ceq 'Running') {
+            $there = There
+            if ($there -ceq 'true') { Stop }
+            if ($there -cne 'false') { break }
+        }
     }
-    $there = az storage blob exists --auth-mode login --account-name $account --container-name command-results --name "$answer.code" --query exists --output tsv 2>$null
-    if ($LASTEXITCODE -ne 0) {
+    $there = There
+    if (-not $there) {
         $code = FromLog
     } elseif ($there -ceq 'true') {
         Show

@@ -52,16 +52,18 @@ template=$(mktemp)
 trap 'rm -f "$template"' EXIT
 az containerapp job show --resource-group "$group" --name "$job" --query properties.template --output json |
   ARGS="$(answer_json "$@")" ANSWER="command-results/$answer" awk '
-    /"args": \[/ { sub(/\[.*/, ""); printf "%s%s,\n", $0, ENVIRON["ARGS"]; skip = !/\]/; args = 1; next }
+    !args && /"args": \[/ { sub(/\[.*/, ""); printf "%s%s,\n", $0, ENVIRON["ARGS"]; skip = !/\]/; args = 1; next }
     skip { if (/\]/) skip = 0; next }
     { print }
-    /"env": \[/ { printf "{ \"name\": \"COMMAND_ANSWER\", \"value\": \"%s\" },\n", ENVIRON["ANSWER"]; env = 1 }
+    !env && /"env": \[/ { printf "{ \"name\": \"COMMAND_ANSWER\", \"value\": \"%s\" },\n", ENVIRON["ANSWER"]; env = 1 }
     END { if (!args || !env) { print "operate: the job has no arguments or no environment to replace" > "/dev/stderr"; exit 1 } }
   ' >"$template"
+# A container of the projection's program beside the command's goes on after the command.
+program=$(sed -n 's/.*"name": "projection".*/yes/p' "$template")
 account=$(sed -n 's|.*"https://\([a-z0-9]*\)\.blob\..*|\1|p' "$template")
 execution=$(az containerapp job start --resource-group "$group" --name "$job" --yaml "$template" --query name --output tsv)
 echo "operate: started $execution" >&2
 
 code=0
-answer_await "$group" "$job" "$execution" "$account" || code=$?
+answer_await "$group" "$job" "$execution" "$account" "$program" || code=$?
 exit "$code"

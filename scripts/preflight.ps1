@@ -84,6 +84,8 @@ if ($versions -cne '1' -and $env:SERVICE_BUS_ENTITY_KIND -ceq 'queue') {
     Problem 'PROJECTION_VERSIONS needs SERVICE_BUS_ENTITY_KIND=topic: a queue has no second reader'
 } elseif ($versions -cne '1' -and -not $env:PROJECTION) {
     Problem 'PROJECTION is not set, and PROJECTION_VERSIONS names subscriptions by it; azd env set PROJECTION NAME'
+} elseif ($env:PROJECTION_IMAGE -and -not $env:PROJECTION) {
+    Problem 'PROJECTION is not set: the name that the program in PROJECTION_IMAGE declares; azd env set PROJECTION NAME'
 }
 
 $least = if ($env:PROJECTOR_MIN_REPLICAS) { $env:PROJECTOR_MIN_REPLICAS } else { '1' }

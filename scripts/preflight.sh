@@ -94,6 +94,8 @@ if [ "$versions" != 1 ] && [ "${SERVICE_BUS_ENTITY_KIND:-topic}" = queue ]; then
   problem 'PROJECTION_VERSIONS needs SERVICE_BUS_ENTITY_KIND=topic: a queue has no second reader'
 elif [ "$versions" != 1 ] && [ -z "${PROJECTION:-}" ]; then
   problem 'PROJECTION is not set, and PROJECTION_VERSIONS names subscriptions by it; azd env set PROJECTION NAME'
+elif [ -n "${PROJECTION_IMAGE:-}" ] && [ -z "${PROJECTION:-}" ]; then
+  problem 'PROJECTION is not set: the name that the program in PROJECTION_IMAGE declares; azd env set PROJECTION NAME'
 fi
 
 least=${PROJECTOR_MIN_REPLICAS:-1}

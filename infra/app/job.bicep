@@ -15,6 +15,8 @@ param sourceIdentityId string = ''
 param args string[]
 @description('The service\'s own settings')
 param settings setting[]
+@description('Of the program that is the projection: a second container, with which the job ends only when it is stopped (scripts/answer.sh). Empty: none')
+param projectionImage string = ''
 param cpu string
 param memory string
 @description('Minute, hour, day, month, weekday in UTC; empty: only when somebody starts it')
@@ -64,15 +66,27 @@ resource job 'Microsoft.App/jobs@2025-07-01' = {
       identitySettings: readsSource ? [{ identity: sourceIdentityId, lifecycle: 'None' }] : []
     }
     template: {
-      containers: [
-        {
-          name: 'command'
-          image: image
-          args: args
-          env: concat(settings, readsSource ? [{ name: 'SOURCE_MONGODB_URI', secretRef: 'source-mongodb-uri' }] : [])
-          resources: { cpu: json(cpu), memory: memory } // json: a fraction is no int
-        }
-      ]
+      containers: concat(
+        [
+          {
+            name: 'command'
+            image: image
+            args: args
+            env: concat(settings, readsSource ? [{ name: 'SOURCE_MONGODB_URI', secretRef: 'source-mongodb-uri' }] : [])
+            resources: { cpu: json(cpu), memory: memory } // json: a fraction is no int
+          }
+        ],
+        empty(projectionImage)
+          ? []
+          : [
+              {
+                name: 'projection'
+                image: projectionImage
+                env: [{ name: 'PORT', value: '8088' }]
+                resources: { cpu: json(cpu), memory: memory }
+              }
+            ]
+      )
     }
   }
 }

@@ -11,6 +11,8 @@ param environmentName string
 param containerEnvironmentName string
 param registry string
 param image string
+@description('Image of the program that is the projection: a second container; empty: none')
+param projectionImage string
 @description('azd finds one app of the service by its tag: the newest version\'s')
 param newest bool
 @description('Of the projection')
@@ -40,6 +42,30 @@ type setting = {
   secretRef: string?
 }
 
+// The program is asked for its declaration, and killed only if it has not answered for a minute: an event that
+// takes it long is the projector's to judge (PROJECTION_TIMEOUT). It has as much as the projector, so the sum
+// stays one that Container Apps takes.
+var program = empty(projectionImage)
+  ? []
+  : [
+      {
+        name: 'projection'
+        image: projectionImage
+        resources: { cpu: json(cpu), memory: memory }
+        env: [{ name: 'PORT', value: '8088' }]
+        probes: [
+          { type: 'Startup', httpGet: { path: '/projection', port: 8088 }, periodSeconds: 3, failureThreshold: 40 }
+          {
+            type: 'Liveness'
+            httpGet: { path: '/projection', port: 8088 }
+            periodSeconds: 10
+            timeoutSeconds: 10
+            failureThreshold: 6
+          }
+        ]
+      }
+    ]
+
 resource environment 'Microsoft.App/managedEnvironments@2026-07-01' existing = {
   name: containerEnvironmentName
 }
@@ -66,21 +92,24 @@ resource projector 'Microsoft.App/containerApps@2025-07-01' = {
     template: {
       // SHUTDOWN_TIMEOUT, the closing of connections, and room for a slow machine.
       terminationGracePeriodSeconds: 45
-      containers: [
-        {
-          name: 'projector'
-          image: image
-          resources: { cpu: json(cpu), memory: memory } // json: a fraction is no int
-          env: settings
-          // Without ingress the platform adds none of its own. Liveness asks for nothing but the process; readiness waits
-          // for the first connection, so that a revision with a wrong secret does not replace one that works.
-          probes: [
-            { type: 'Startup', httpGet: { path: '/livez', port: 8080 }, periodSeconds: 3, failureThreshold: 10 }
-            { type: 'Liveness', httpGet: { path: '/livez', port: 8080 }, periodSeconds: 10, failureThreshold: 3 }
-            { type: 'Readiness', httpGet: { path: '/readyz', port: 8080 }, periodSeconds: 5, failureThreshold: 3 }
-          ]
-        }
-      ]
+      containers: concat(
+        [
+          {
+            name: 'projector'
+            image: image
+            resources: { cpu: json(cpu), memory: memory } // json: a fraction is no int
+            env: settings
+            // Without ingress the platform adds none of its own. Liveness asks for nothing but the process; readiness waits
+            // for the first connection, so that a revision with a wrong secret does not replace one that works.
+            probes: [
+              { type: 'Startup', httpGet: { path: '/livez', port: 8080 }, periodSeconds: 3, failureThreshold: 10 }
+              { type: 'Liveness', httpGet: { path: '/livez', port: 8080 }, periodSeconds: 10, failureThreshold: 3 }
+              { type: 'Readiness', httpGet: { path: '/readyz', port: 8080 }, periodSeconds: 5, failureThreshold: 3 }
+            ]
+          }
+        ],
+        program
+      )
       scale: {
         minReplicas: scale.minReplicas
         maxReplicas: scale.maxReplicas
@@ -123,13 +152,15 @@ module operate 'job.bicep' = {
     args: ['help']
     operatorsGroupId: operatorsGroupId
     settings: settings
+    projectionImage: projectionImage
     cpu: cpu
     memory: memory
     timeoutSeconds: 21600
   }
 }
 
-// Tells every five minutes what waits for the projector, whether one runs or not: the alerts stalled, dead-letters and parked.
+// Tells every five minutes what waits for the projector, whether one runs or not; it needs no program, because the read-model
+// database holds the declaration: the alerts stalled, dead-letters and parked.
 module watch 'job.bicep' = {
   params: {
     name: watchName

@@ -27,6 +27,10 @@ param workspaceId string
 param image string
 @description('Image of all versions but the last, which were built from other code; empty: the same image')
 param previousImage string = ''
+@description('Image of the program that is the projection; empty: the projection is part of the projector')
+param projectionImage string = ''
+@description('Image of that program for all versions but the last; empty: the same image')
+param previousProjectionImage string = ''
 @minLength(1)
 param identityId string
 @minLength(1)
@@ -124,6 +128,8 @@ var settings = [
   { name: 'BLOB_CONTAINER', value: checkpointContainer } // this and the source: for verify, build and repair
   { name: 'SOURCE_DATABASE', value: sourceDatabase }
   { name: 'SOURCE_COLLECTION', value: sourceCollection }
+  // The port of the program in projection.bicep, beside the projector's own.
+  { name: 'PROJECTION_URL', value: empty(projectionImage) ? '' : 'http://127.0.0.1:8088' }
   { name: 'MAX_SESSIONS', value: maxSessions }
   { name: 'VERSION_GAP_WAIT', value: versionGapWait }
   { name: 'VERSION_FIRST', value: versionFirst }
@@ -135,6 +141,10 @@ var settings = [
   { name: 'OTEL_TRACES_SAMPLER', value: 'parentbased_traceidratio' } // the producer decides for both
   { name: 'OTEL_TRACES_SAMPLER_ARG', value: traceShare }
 ]
+
+var programImage = empty(projectionImage) || !empty(projection)
+  ? projectionImage
+  : fail('PROJECTION is not set: the name that the program in PROJECTION_IMAGE declares; azd env set PROJECTION NAME')
 
 var newest = last(split(versions, ','))
 
@@ -150,6 +160,9 @@ module versioned 'projection.bicep' = [
       containerEnvironmentName: containerEnvironmentName
       registry: registry
       image: version == newest || empty(previousImage) ? image : previousImage
+      projectionImage: version == newest || empty(previousProjectionImage) || empty(programImage)
+        ? programImage
+        : previousProjectionImage
       newest: version == newest
       version: version
       identityId: identityId

@@ -3,6 +3,9 @@ package deploy
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,12 +15,14 @@ import (
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/bicep"
 )
 
 type composition struct {
 	Services map[string]struct {
 		Image       string
 		Environment map[string]string
+		Network     string `yaml:"network_mode"`
 		Ports       []string
 		Volumes     []string
 		Build       struct{ Context, Dockerfile string }
@@ -26,10 +31,14 @@ type composition struct {
 	}
 }
 
+// variableOfCompose is a variable with its default.
+var variableOfCompose = regexp.MustCompile(`\$\{\w+:-([^}]*)\}`)
+
 func compose(t *testing.T) composition {
 	t.Helper()
 	var c composition
-	require.NoError(t, yaml.Unmarshal([]byte(read(t, "scripts/compose.yaml")), &c))
+	text := variableOfCompose.ReplaceAllString(read(t, "scripts/compose.yaml"), "$1")
+	require.NoError(t, yaml.Unmarshal([]byte(text), &c))
 	return c
 }
 
@@ -107,7 +116,7 @@ func TestComposePinsImagesAndKeepsPortsLocal(t *testing.T) {
 		for _, port := range s.Ports {
 			require.True(t, strings.HasPrefix(port, "127.0.0.1:"), "%s: %s is open to the network", name, port)
 		}
-		if s.Build.Context != "" {
+		if s.Build.Context != "" || name == "projection" { // whose image is given
 			continue
 		}
 		_, tag, found := strings.Cut(s.Image[strings.LastIndex(s.Image, "/")+1:], ":")
@@ -117,4 +126,55 @@ func TestComposePinsImagesAndKeepsPortsLocal(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(read(t, "tests/emulator/azurite/package.json")), &azurite))
 	require.Equal(t, "mcr.microsoft.com/azure-storage/azurite:"+azurite.Dependencies["azurite"], c.Services["azurite"].Image,
 		"one version of Azurite, wherever it runs")
+}
+
+// A projection that is a program runs beside the projector, in its network, in Compose as in Azure,
+// where the operators' job has it as well. PROJECTION_IMAGE alone adds it.
+func TestAProgramRunsBesideTheProjector(t *testing.T) {
+	const url = "http://127.0.0.1:8088"
+	require.Equal(t, "service:projector", compose(t).Services["projection"].Network)
+	require.Equal(t, "8088", compose(t).Services["projection"].Environment["PORT"])
+	dir := t.TempDir()
+	standIn(t, dir, "docker", `[ "$1 $2" = "compose version" ] || printf '%s %s %s %s\n' "$PROJECTION" "$PROJECTION_URL" "$PROJECTION_IMAGE" "$*" >>`+dir+`/ran`)
+	standIn(t, dir, "curl", "")
+	up := exec.CommandContext(t.Context(), "bash", root+"/scripts/compose.sh", "up")
+	up.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "PROJECTION=totals", "PROJECTION_IMAGE=x/totals:1", "PROJECTION_URL=")
+	output, err := up.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	ran, err := os.ReadFile(dir + "/ran")
+	require.NoError(t, err)
+	require.Contains(t, string(ran), "totals "+url+" x/totals:1 ")
+	require.Contains(t, string(ran), "--profile services --profile program up")
+
+	for image, expected := range map[string]string{"": "", "x/totals:1": url} {
+		azd := map[string]string{"PROJECTION": "totals", "PROJECTION_IMAGE": image, "SERVICE_BUS_TOPIC": "changes", "SERVICE_BUS_SUBSCRIPTION": "projector"}
+		require.Equal(t, expected, deployedEnv(t, "projector", azd)["PROJECTION_URL"])
+	}
+	for _, file := range []string{"app/projection.bicep", "app/job.bicep"} {
+		text := read(t, "infra/"+file)
+		require.Contains(t, text, "image: projectionImage", file)
+		require.Contains(t, text, "env: [{ name: 'PORT', value: '8088' }]", file)
+	}
+	operate, watch := jobs(t, "projector")["operate"], jobs(t, "projector")["watch"]
+	image, _ := operate.Field("projectionImage")
+	require.Equal(t, "projectionImage", image.Text)
+	_, watched := watch.Field("projectionImage")
+	require.False(t, watched, "status needs no program")
+
+	params, _ := mustFind(t, "app/projector.bicep", "module", "versioned").Value.Field("params")
+	image, _ = params.Field("projectionImage")
+	for version, expected := range map[string]string{"1": "x/totals:1", "2": "x/totals:2"} {
+		of, err := template(t, "app/projector.bicep").EvalValue(image, map[string]any{
+			"version": version, "newest": "2", "programImage": "x/totals:2", "previousProjectionImage": "x/totals:1",
+		})
+		require.NoError(t, err)
+		require.Equal(t, expected, of)
+	}
+}
+
+func mustFind(t *testing.T, file, keyword, name string) bicep.Declaration {
+	t.Helper()
+	d, found := template(t, file).Find(keyword, name)
+	require.True(t, found, "%s has %s", file, name)
+	return d
 }

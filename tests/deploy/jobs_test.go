@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -216,6 +217,47 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
 	}
 }
 
+// A job with a container of the projection's program does not end when the command does, so it is
+// stopped then. The command's container alone gets the command.
+func TestOperateEndsAJobWithAProgram(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("the script is for bash")
+	}
+	const program = `    },
+    {
+      "args": [],
+      "env": [],
+      "image": "x/totals:1",
+      "name": "projection"
+    }
+  ]`
+	for blobs, out := range map[string]string{"true": "first line\nwhat it prints\n", "refused": "what the log has\n"} {
+		dir := t.TempDir()
+		az := strings.Replace(azStandIn(dir, "Running", "1", blobs), job, strings.Replace(job, "    }\n  ]", program, 1), 1)
+		az = strings.Replace(az, "[ $status = Running ] || [ ! -f", "[ ! -f", 1) // the command ends, the job does not
+		standIn(t, dir, "az", strings.Replace(az, `*"logs show"*)`, `*"job stop"*) ;;
+*"logs show"*)`, 1)+"esac")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the job never ends
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "bash", root+"/scripts/operate.sh", "projector", "verify")
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "OPERATE_POLL=0")
+		var output, errOut bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &output, &errOut
+		_ = cmd.Run()
+		require.Equal(t, 1, cmd.ProcessState.ExitCode(), "%s", &errOut)
+		require.Equal(t, out, output.String(), "%s", &errOut)
+		calls, err := os.ReadFile(filepath.Join(dir, "calls"))
+		require.NoError(t, err)
+		require.Equal(t, 1, strings.Count(string(calls), "containerapp job stop --resource-group rg-x --name caj-x --job-execution-name the-execution"), "%s", calls)
+		text, err := os.ReadFile(filepath.Join(dir, "started"))
+		require.NoError(t, err)
+		var started struct{ Containers []map[string]any }
+		require.NoError(t, json.Unmarshal(text, &started), "%s", text)
+		require.Equal(t, []any{"verify"}, started.Containers[0]["args"])
+		require.Equal(t, map[string]any{"args": []any{}, "env": []any{}, "image": "x/totals:1", "name": "projection"}, started.Containers[1])
+	}
+}
+
 // The operators' job is found by the tag that the scripts ask for, and each service has one.
 func TestOperateFindsTheJobByItsTag(t *testing.T) {
 	for _, s := range services {
@@ -271,7 +313,7 @@ func TestOperateIsTheSameOnWindows(t *testing.T) {
 		return set
 	}
 	require.Equal(t, sorted(options(sh)), sorted(options(ps1)))
-	require.Len(t, options(sh), 8)
+	require.Len(t, options(sh), 9)
 	for _, said := range regexp.MustCompile(`echo ['"]([a-z ]{12,})`).FindAllStringSubmatch(sh, -1) {
 		require.Contains(t, ps1, strings.TrimSpace(said[1]), "the same on Windows")
 	}
