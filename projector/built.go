@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/build"
-	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
@@ -35,7 +34,7 @@ func (s *service) awaitBuild(ctx context.Context) (bool, error) {
 		attempt, cancel := context.WithTimeout(ctx, reachTimeout)
 		done, err := s.readBuild(attempt)
 		cancel()
-		switch refusal, refused := errors.AsType[*schema.CollationError](err); {
+		switch refusal, refused := errors.AsType[*build.CollationError](err); {
 		case refused:
 			return false, settings.Problems{fmt.Errorf("READ_MODEL_DATABASE: %w", refusal)}
 		case isRefused(err):
@@ -85,7 +84,7 @@ func (s *service) readBuild(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	// A user who may not list collections is reported by reachMongo.
-	if err := schema.CheckCollations(ctx, readModel, s.applier.Collections()); err != nil && !errors.Is(err, schema.ErrRights) {
+	if err := build.CheckCollations(ctx, readModel, s.applier.Collections()); err != nil && !errors.Is(err, build.ErrRights) {
 		return false, err
 	}
 	state, err := build.Read(ctx, readModel, s.chosen)

@@ -21,7 +21,6 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
 	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
-	"github.com/sluice-cdc/sluice/projector/internal/suspects"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/claim"
@@ -54,7 +53,7 @@ type service struct {
 	mongo      *mongo.Client
 	mongoSeen  mongodb.Sight
 	applier    *apply.Applier
-	suspects   *suspects.Watch  // nil without WATCH_PROCESSES
+	suspects   *apply.Watch     // nil without WATCH_PROCESSES
 	ui         *console.Console // nil without HTTP_UI
 	pipeline   *pipeline.Pipeline
 	pool       *sessions.Pool
@@ -128,7 +127,7 @@ func (s *service) openMongo(opts Options) (err error) {
 		return fmt.Errorf("open MongoDB client: %w", err)
 	}
 	if s.cfg.WatchProcesses && s.remote == nil { // a program of its own ends its own process
-		s.suspects = suspects.New(s.mongo.Database(s.cfg.Database), s.chosen, opts.Instance, s.log)
+		s.suspects = apply.NewWatch(s.mongo.Database(s.cfg.Database), s.chosen, opts.Instance, s.log)
 	}
 	s.applier = apply.New(s.chosen, s.mongo, s.cfg.Database, apply.Options{
 		IgnoreVersions: s.cfg.VersionGapWait == 0, FirstVersion: s.cfg.VersionFirst, AppName: appName, Through: s.builtThrough, Suspects: s.suspects,

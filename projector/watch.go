@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/suspects"
 	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -27,7 +26,7 @@ func (s *service) beginWatch(ctx context.Context) bool {
 			return false
 		case apply.Refused(err):
 			s.log.Warn("an event whose projection ends the process cannot be found, because the record of processes cannot be written",
-				telemetry.KeyToDo, "grant readWrite on "+suspects.Collection(s.chosen), telemetry.KeyError, err)
+				telemetry.KeyToDo, "grant readWrite on "+apply.WatchCollection(s.chosen), telemetry.KeyError, err)
 			s.suspects.Disable()
 			return true
 		}

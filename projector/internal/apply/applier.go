@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
-	"github.com/sluice-cdc/sluice/projector/internal/suspects"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
@@ -49,7 +48,7 @@ type Applier struct {
 	// firstVersion is the setting VERSION_FIRST.
 	firstVersion int64
 	through      func(stream, aggregate string) string
-	suspects     *suspects.Watch
+	suspects     *Watch
 	skip         string // see Replay
 	past         Past   // see Replay
 }
@@ -71,7 +70,7 @@ type Options struct {
 	// of a stream, also if nothing of the aggregate was there; empty if it was not.
 	Through func(stream, aggregate string) string
 	// Suspects knows the events whose projection ends the process; nil: none does.
-	Suspects *suspects.Watch
+	Suspects *Watch
 }
 
 // New returns an applier of a projection for a read-model database. Effects are committed with

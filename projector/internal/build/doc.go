@@ -17,4 +17,12 @@
 //
 // Not guaranteed: anything if a projector consumes the subscription before the build has ended. A
 // projector does not begin before, and the build ends with [apply.ErrForeignGuard] if one did.
+//
+// The package also creates the missing collections and indexes of a projection, and manages the
+// views by which readers read it. Any number of processes may create collections and indexes
+// concurrently, and repeatedly; existing ones stay as they are. None is ever dropped or changed: an
+// existing index with other options is an error that names the remedy. A view changes from one
+// version's collection to another's in one command of MongoDB. A cursor stays with the collection
+// that it was opened on, so each read sees one version. Not guaranteed: that the views of a
+// projection with several collections change together.
 package build

@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
@@ -18,7 +17,7 @@ import (
 var ErrDropped = errors.New("this version of the projection was dropped, and its number is not used again: build a version of another number, or delete its app")
 
 // CreateCollections creates the missing collections and indexes of a version that was not dropped.
-// Errors: [ErrDropped], and those of [schema.Create].
+// Errors: [ErrDropped], and those of [createCollections].
 func CreateCollections(ctx context.Context, readModel *mongo.Database, p projection.Projection) error {
 	switch state, err := Read(ctx, readModel, p); {
 	case err != nil:
@@ -27,7 +26,7 @@ func CreateCollections(ctx context.Context, readModel *mongo.Database, p project
 		return ErrDropped
 	}
 	collections, _ := projection.Collections(p)
-	return schema.Create(ctx, readModel, collections)
+	return createCollections(ctx, readModel, collections)
 }
 
 // Drop records that a version is dropped, which ends its projectors, and returns how to take that

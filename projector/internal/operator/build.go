@@ -14,7 +14,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
-	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/internal/verify"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/commandline"
@@ -126,7 +125,7 @@ func (p *Projector) builder(ctx context.Context, r Request, source verify.Source
 	if err != nil {
 		return nil, err
 	}
-	if err := schema.CheckCollations(ctx, p.Database, p.Applier.Collections()); err != nil {
+	if err := build.CheckCollations(ctx, p.Database, p.Applier.Collections()); err != nil {
 		return nil, fmt.Errorf("READ_MODEL_DATABASE: %w", err)
 	}
 	return &build.Builder{

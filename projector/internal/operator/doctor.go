@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector/internal/build"
-	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/checkup"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
@@ -118,9 +117,9 @@ func (p *Projector) examineMongo(ctx context.Context, found *checkup.Findings) {
 
 	const check = "collections"
 	bounded, cancel = p.bounded(ctx)
-	err := schema.CheckCollations(bounded, p.Database, p.Applier.Collections())
+	err := build.CheckCollations(bounded, p.Database, p.Applier.Collections())
 	cancel()
-	if collated, ok := errors.AsType[*schema.CollationError](err); ok {
+	if collated, ok := errors.AsType[*build.CollationError](err); ok {
 		found.Problem(check, "recreate it without a collation, or set another READ_MODEL_DATABASE; give searches an index or a query with "+
 			"the collation instead", "%s.%s has a collation of its own: ids and positions would not be compared exactly", collated.Database, collated.Collection)
 		return
@@ -133,7 +132,7 @@ func (p *Projector) examineMongo(ctx context.Context, found *checkup.Findings) {
 	case errors.Is(err, build.ErrDropped):
 		found.Problem(check, "delete its app, or set PROJECTION to another version", "%v", err)
 		return
-	case errors.Is(err, schema.ErrRights):
+	case errors.Is(err, build.ErrRights):
 		found.Problem(check, grantReadWrite+", or have another user create the collections and indexes", "the user may not list or create them: %v", err)
 	case err != nil:
 		found.Problem(check, "read the error", "they and their indexes cannot be made: %v", err)

@@ -12,9 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
-	"github.com/sluice-cdc/sluice/projector/internal/schema"
-	"github.com/sluice-cdc/sluice/projector/internal/suspects"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/retry"
@@ -65,7 +64,7 @@ func dropVersion(ctx context.Context, p *Projector, r Request) error {
 	if err := p.unsubscribed(ctx, r); err != nil {
 		return err
 	}
-	names, err := existing(ctx, database, append(p.Applier.Collections(), suspects.Collection(p.Projection)))
+	names, err := existing(ctx, database, append(p.Applier.Collections(), apply.WatchCollection(p.Projection)))
 	if err != nil {
 		return err
 	}
@@ -110,11 +109,11 @@ func dropVersion(ctx context.Context, p *Projector, r Request) error {
 
 // unused returns an error if a view shows the version.
 func (p *Projector) unused(ctx context.Context, database *mongo.Database, r Request) error {
-	all, err := schema.Views(p.Projection)
+	all, err := build.Views(p.Projection)
 	if err != nil {
 		return fmt.Errorf("drop %s: %w", r.name, err)
 	}
-	shown, err := schema.Shown(ctx, database, all)
+	shown, err := build.Shown(ctx, database, all)
 	if err != nil {
 		return err
 	}

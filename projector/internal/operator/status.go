@@ -14,7 +14,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/build"
-	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
@@ -121,14 +120,14 @@ func (p *Projector) version(ctx context.Context, s *Status) error {
 	if state != nil {
 		s.Build = &BuildStatus{State: state.State, Ranges: state.Ranges, Aggregates: state.Aggregates, Events: state.Events, Changed: state.Changed.UTC()}
 	}
-	all, err := schema.Views(p.Projection)
-	if errors.Is(err, schema.ErrNotDeclared) {
+	all, err := build.Views(p.Projection)
+	if errors.Is(err, build.ErrNotDeclared) {
 		return nil
 	}
 	if err == nil {
-		s.Views, err = schema.Shown(ctx, p.Database, all)
+		s.Views, err = build.Shown(ctx, p.Database, all)
 	}
-	if errors.Is(err, schema.ErrTaken) || mongodb.HasCode(err, mongodb.Unauthorized, mongodb.AtlasError) {
+	if errors.Is(err, build.ErrTaken) || mongodb.HasCode(err, mongodb.Unauthorized, mongodb.AtlasError) {
 		return nil // no collections, or the user may not list them
 	}
 	return err

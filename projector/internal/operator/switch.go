@@ -14,7 +14,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/sluice-cdc/sluice/projector/internal/build"
-	"github.com/sluice-cdc/sluice/projector/internal/schema"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 )
@@ -71,12 +70,12 @@ func switchVersion(ctx context.Context, p *Projector, r Request) error {
 	if err := p.isVersion(r); err != nil {
 		return err
 	}
-	all, err := schema.Views(p.Projection)
+	all, err := build.Views(p.Projection)
 	if err != nil {
 		return fmt.Errorf("switch %s: %w", r.name, err)
 	}
 	database := p.majority()
-	before, err := schema.Shown(ctx, database, all)
+	before, err := build.Shown(ctx, database, all)
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func switchVersion(ctx context.Context, p *Projector, r Request) error {
 	}
 	answer := switched{Projection: r.name, Version: r.version, program: p.Program}
 	for _, v := range all {
-		if err := schema.Show(ctx, database, v); err != nil {
+		if err := build.Show(ctx, database, v); err != nil {
 			return err
 		}
 		answer.Views = append(answer.Views, shownView{View: v.Name, Shows: v.Collection, Before: before[v.Name]})

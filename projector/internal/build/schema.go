@@ -1,14 +1,4 @@
-// Package schema creates the missing collections and indexes of a projection, and manages the views
-// by which readers read it.
-//
-// Guaranteed: any number of processes may create collections and indexes concurrently, and
-// repeatedly; existing ones stay as they are. None is ever dropped or changed: an existing index
-// with other options is an error that names the remedy. A view changes from one version's
-// collection to another's in one command of MongoDB. A cursor stays with the collection that it was
-// opened on, so each read sees one version.
-//
-// Not guaranteed: that the views of a projection with several collections change together.
-package schema
+package build
 
 import (
 	"context"
@@ -27,9 +17,9 @@ import (
 var ErrRights = errors.New("the user has too few rights: give it the role readWrite on the database, or have another " +
 	"user create the collections and indexes and give it listCollections and listIndexes")
 
-// Create creates the missing collections and their indexes. Errors: [ErrRights], and those of the
-// driver.
-func Create(ctx context.Context, database *mongo.Database, collections []projection.Collection) error {
+// createCollections creates the missing collections and their indexes. Errors: [ErrRights], and
+// those of the driver.
+func createCollections(ctx context.Context, database *mongo.Database, collections []projection.Collection) error {
 	existing, err := database.ListCollectionNames(ctx, bson.D{})
 	if err != nil {
 		return explain(fmt.Errorf("list collections of %s: %w", database.Name(), err))

@@ -1,4 +1,4 @@
-package suspects
+package apply
 
 import (
 	"context"
@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// every is how often a process shows that it runs, and checks which others have ended.
-	every = 15 * time.Second
+	// watchInterval is how often a process shows that it runs, and checks which others have ended.
+	watchInterval = 15 * time.Second
 	// goneAfter is how long a process may not have shown itself while it runs.
 	goneAfter = time.Minute
 	// cautious is how long events in hand are recorded after a process has ended.
@@ -34,11 +34,30 @@ const (
 	freshFor = time.Second
 	// forgetTimeout bounds the removal of a record.
 	forgetTimeout = 5 * time.Second
-	// all is the whole of the trial semaphore.
-	all = 1 << 30
+	// wholeTrial is the whole of the trial semaphore.
+	wholeTrial = 1 << 30
 )
 
-// Watch is one process's part. A nil Watch suspects nothing. It is safe for concurrent use.
+// Watch finds the events whose projection ends the process of its projector: a recursion
+// without end, which Go cannot recover from, or memory that grows until the process is killed.
+//
+// Each projector registers its process in the collection <projection>_processes of the read model,
+// shows that it runs, and removes its record when it stops. A process that was not removed and no
+// longer runs has ended otherwise. Once one has, projectors record the events that they are about
+// to give to the projection, and remove that record when the projection has returned. What such an
+// ended process had in hand is suspect, and is given to the projection alone. An event that was
+// alone in hand when a process ended, twice, is condemned: it is not given to the projection again,
+// and its aggregate is to be parked.
+//
+// Guaranteed: while no process has ended without stopping in the last quarter of an hour, nothing
+// is recorded but that the process runs. An event is condemned only if two processes have ended
+// without stopping while the projection had it and no other event, or had kept it for long. A stop,
+// a lost lock or a redelivery leaves no record.
+//
+// Not guaranteed: how many processes end before an event is condemned. It is about four for each
+// replica, since each may meet the event before another one's end is known.
+//
+// A Watch is one process's part. A nil Watch suspects nothing. It is safe for concurrent use.
 type Watch struct {
 	collection *mongo.Collection
 	self       process
@@ -66,24 +85,24 @@ type knowledge struct {
 	condemned map[string]*Suspect // by aggregate
 }
 
-// New returns the watch of a process. Nothing is read or written before [Watch.Begin].
-func New(readModel *mongo.Database, p projection.Projection, instance string, log *slog.Logger) *Watch {
+// NewWatch returns the watch of a process. Nothing is read or written before [Watch.Begin].
+func NewWatch(readModel *mongo.Database, p projection.Projection, instance string, log *slog.Logger) *Watch {
 	host, _ := os.Hostname() // empty if it has none
 	w := &Watch{
 		// A record is to survive this process, not the database's primary.
-		collection: readModel.Collection(Collection(p), options.Collection().
+		collection: readModel.Collection(WatchCollection(p), options.Collection().
 			SetWriteConcern(writeconcern.W1()).SetReadConcern(readconcern.Local()).SetReadPreference(readpref.Primary())),
 		self:  process{ID: bson.NewObjectID(), Instance: instance, Host: host, PID: os.Getpid()},
 		log:   log,
-		trial: semaphore.NewWeighted(all),
+		trial: semaphore.NewWeighted(wholeTrial),
 		ended: make(chan struct{}),
 	}
 	w.end = sync.OnceFunc(func() { close(w.ended) })
 	return w
 }
 
-// Collection returns the name of a projection's collection.
-func Collection(p projection.Projection) string { return p.Name() + "_processes" }
+// WatchCollection returns the name of the collection in which a projection's projectors are registered.
+func WatchCollection(p projection.Projection) string { return p.Name() + "_processes" }
 
 // Begin registers the process, and learns which others have ended, also the one in whose place it
 // runs.
@@ -97,7 +116,7 @@ func (w *Watch) Disable() {
 
 // Run shows that the process runs, and checks which others have ended, until ctx ends.
 func (w *Watch) Run(ctx context.Context) {
-	ticker := time.NewTicker(every)
+	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -108,7 +127,7 @@ func (w *Watch) Run(ctx context.Context) {
 		if w.off.Load() {
 			return
 		}
-		attempt, cancel := context.WithTimeout(ctx, every)
+		attempt, cancel := context.WithTimeout(ctx, watchInterval)
 		err := w.look(attempt, false)
 		cancel()
 		if err != nil && ctx.Err() == nil {
@@ -165,7 +184,7 @@ func (w *Watch) look(ctx context.Context, begins bool) error {
 // may be interrupted, and repeated by another process at the same time.
 func (w *Watch) bury(ctx context.Context, p process) error {
 	cursor, err := w.collection.Find(ctx, bson.D{{Key: "process", Value: p.ID}})
-	var left []inHand
+	var left []inHandRecord
 	if err == nil {
 		err = cursor.All(ctx, &left)
 	}
@@ -299,10 +318,10 @@ func (w *Watch) Enter(ctx context.Context, inHand func() []*envelope.Change) (le
 // recorded as alone. hangs reports that the projection keeps the event: forget must then be called
 // once it has returned.
 func (w *Watch) TryAlone(ctx context.Context, c *envelope.Change, try func() (hangs bool)) (forget func(), err error) {
-	if err := w.trial.Acquire(ctx, all); err != nil {
+	if err := w.trial.Acquire(ctx, wholeTrial); err != nil {
 		return nil, fmt.Errorf("wait to try a suspect event alone: %w", context.Cause(ctx))
 	}
-	defer w.trial.Release(all)
+	defer w.trial.Release(wholeTrial)
 	if forget, err = w.record(ctx, true, c); err != nil {
 		return nil, err
 	}
@@ -334,7 +353,7 @@ func (w *Watch) Acquit(ctx context.Context, messageID string) error {
 
 // record records events in hand. forget removes the record.
 func (w *Watch) record(ctx context.Context, alone bool, changes ...*envelope.Change) (forget func(), err error) {
-	r := inHand{ID: bson.NewObjectID(), Kind: kindInHand, Process: w.self.ID, Alone: alone}
+	r := inHandRecord{ID: bson.NewObjectID(), Kind: kindInHand, Process: w.self.ID, Alone: alone}
 	for _, c := range changes {
 		if c.MessageID != "" {
 			r.Events = append(r.Events, eventOf(c))

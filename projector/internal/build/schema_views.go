@@ -1,4 +1,4 @@
-package schema
+package build
 
 import (
 	"context"

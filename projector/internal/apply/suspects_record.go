@@ -1,4 +1,4 @@
-package suspects
+package apply
 
 import (
 	"errors"
@@ -48,26 +48,26 @@ func (p *process) ended(self *process, begins bool) bool {
 	return errors.Is(found.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
-// inHand is the events that a process has given to the projection, which has not returned.
-type inHand struct {
+// inHandRecord is the events that a process has given to the projection, which has not returned.
+type inHandRecord struct {
 	ID      bson.ObjectID `bson:"_id"`
 	Kind    string        `bson:"kind"`
 	Process bson.ObjectID `bson:"process"`
 	// Alone is set if each of the events is to blame, should the process end: only one was with the
 	// projection, or the projection has kept it for long.
-	Alone  bool    `bson:"alone"`
-	Events []event `bson:"events"`
+	Alone  bool          `bson:"alone"`
+	Events []eventRecord `bson:"events"`
 }
 
-type event struct {
+type eventRecord struct {
 	MessageID string `bson:"messageId"`
 	Aggregate string `bson:"aggregate"`
 	Stream    string `bson:"stream"`
 	Position  string `bson:"position"`
 }
 
-func eventOf(c *envelope.Change) event {
-	return event{MessageID: c.MessageID, Aggregate: c.Aggregate, Stream: c.Stream, Position: c.Position}
+func eventOf(c *envelope.Change) eventRecord {
+	return eventRecord{MessageID: c.MessageID, Aggregate: c.Aggregate, Stream: c.Stream, Position: c.Position}
 }
 
 // Suspect is an event that was in hand when a process ended.
