@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
@@ -86,7 +87,7 @@ func (r *Record) Accept(a servicebus.Accepted) {
 		return
 	}
 	taken := witness.Accepted(a)
-	if id, _ := a.Properties["cloudEvents_id"].(string); id != "" && id != a.MessageID {
+	if id, _ := a.Properties["cloudEvents_id"].(string); id != "" && id != a.MessageID && republished(a.MessageID, id) {
 		r.events[a.MessageID], taken.MessageID = id, id
 	}
 	if taken.Row && !a.Duplicate {
@@ -100,6 +101,20 @@ func (r *Record) Accept(a servicebus.Accepted) {
 	}
 	r.run.Accepted = append(r.run.Accepted, taken)
 	r.published[taken.MessageID] = true
+}
+
+// maxGeneration is above the number of rewinds of a run.
+const maxGeneration = 16
+
+// republished reports whether a message carries an event with the id that it has in a later
+// generation. Any other id would be a new message to the broker, and is left for the judge.
+func republished(message, event string) bool {
+	for g := int64(1); g < maxGeneration; g++ {
+		if envelope.InGeneration(event, g) == message {
+			return true
+		}
+	}
+	return false
 }
 
 // version is an event of an aggregate by its number; accepted is the first message of it.

@@ -76,20 +76,20 @@ func TestARecordCounts(t *testing.T) {
 func TestARecordKnowsWhatIsToBePublishedAgain(t *testing.T) {
 	t.Parallel()
 	r := record.New(checker.Run{})
-	accept := func(id, generation, position string, duplicate bool) {
-		r.Accept(servicebus.Accepted{MessageID: id + generation, Duplicate: duplicate, Properties: map[string]any{
+	accept := func(id string, generation int64, position string, duplicate bool) {
+		r.Accept(servicebus.Accepted{MessageID: envelope.InGeneration(id, generation), Duplicate: duplicate, Properties: map[string]any{
 			"cloudEvents_id": id, envelope.PropPosition: position, envelope.PropSource: "s",
 		}})
 	}
 	for position, id := range []string{"a", "b", "c"} {
-		accept(id, "", fmt.Sprint(position), false)
+		accept(id, 0, fmt.Sprint(position), false)
 	}
 	require.Zero(t, r.NotAgain())
 	r.Write(checker.Write{Stream: "s", Position: "0", Accepted: 3, Generation: 1})
 	require.Equal(t, 2, r.NotAgain(), "b and c lie behind the place")
-	accept("b", "", "1", true)
+	accept("b", 0, "1", true)
 	require.Equal(t, 2, r.NotAgain(), "the broker knew it")
-	accept("b", "+1", "1", false)
-	accept("c", "+1", "2", false)
+	accept("b", 1, "1", false)
+	accept("c", 1, "2", false)
 	require.Zero(t, r.NotAgain())
 }
