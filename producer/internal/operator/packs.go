@@ -85,10 +85,11 @@ func (s *Stream) PacksOn(ctx context.Context, o PacksOptions) error {
 func (s *Stream) setPacks(ctx context.Context, on bool) error {
 	limited, cancel := s.withTimeout(ctx)
 	defer cancel()
-	if _, err := s.read(limited); err != nil {
+	present, err := s.read(limited)
+	if err != nil {
 		return err
 	}
-	_, tag, err := s.checkpoint().Packs(limited)
+	before, tag, err := s.checkpoint().Packs(limited)
 	if err != nil {
 		return err
 	}
@@ -99,8 +100,7 @@ func (s *Stream) setPacks(ctx context.Context, on bool) error {
 	if on {
 		what = "leaders with PACK=auto send packs, at the latest in ten seconds"
 	}
-	_, err = fmt.Fprintf(s.Out, "stream %q: %s\n", s.Name, what)
-	return err
+	return s.print(Result{Changed: before.On != on, Epoch: present.Record.Epoch}, "stream %q: %s", s.Name, what)
 }
 
 // rule returns the name of a rule of a subscription that is not the true filter; it is empty

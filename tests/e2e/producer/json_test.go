@@ -79,7 +79,7 @@ func TestEveryHelpOfTheProducerNamesJSON(t *testing.T) {
 			}
 			command = append(command, word)
 		}
-		if !strings.Contains("token snapshot lease", command[0]) {
+		if !strings.Contains("token snapshot packs lease", command[0]) {
 			command = command[:1]
 		}
 		require.Contains(t, help(append(command, "--help")...), "--json", "%v", command)
