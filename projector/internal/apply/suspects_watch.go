@@ -101,7 +101,8 @@ func NewWatch(readModel *mongo.Database, p projection.Projection, instance strin
 	return w
 }
 
-// WatchCollection returns the name of the collection in which a projection's projectors are registered.
+// WatchCollection returns the name of the collection in which a projection's projectors are
+// registered.
 func WatchCollection(p projection.Projection) string { return p.Name() + "_processes" }
 
 // Begin registers the process, and learns which others have ended, also the one in whose place it
