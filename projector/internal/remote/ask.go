@@ -257,13 +257,16 @@ func (a *asking) single(ctx context.Context, i int) (*lateCall, error) {
 	id := a.events[i].MessageID
 	a.mu.Lock()
 	earlier := a.late[id]
-	if earlier != nil && earlier.useless(a.declared.Hash) {
+	useless := earlier != nil && earlier.useless(a.declared.Hash)
+	if useless {
 		delete(a.late, id)
-		earlier = nil
 	}
 	awaited := len(a.late)
 	a.mu.Unlock()
-	if earlier != nil {
+	switch {
+	case useless && earlier.failed != nil && earlier.failed.kind == slow:
+		a.answered(earlier.failed)
+	case earlier != nil && !useless:
 		return earlier, nil
 	}
 	if awaited >= maxLate {
@@ -324,11 +327,11 @@ func (a *asking) settle(i int, call *lateCall) *callError {
 }
 
 // useless reports whether a call has ended without an answer that counts now: with the session that
-// made it, or under another declaration.
+// made it, under another declaration, or without any answer, which shows nothing of the program now.
 func (c *lateCall) useless(hash string) bool {
 	select {
 	case <-c.done:
-		return c.hash != hash || c.failed != nil && (c.failed.kind == away || c.failed.kind == redeclared)
+		return c.hash != hash || c.failed != nil && (c.failed.kind == away || c.failed.kind == redeclared || c.failed.kind == slow)
 	default:
 		return false
 	}
