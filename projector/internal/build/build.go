@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/verify"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -130,7 +131,10 @@ func (b *Builder) Run(ctx context.Context) (Report, error) {
 		switch {
 		case errors.Is(err, errTooOld):
 			if size == 1 { // the range is one aggregate
-				if alone++; alone == attempts {
+				switch alone++; {
+				case alone == attempts && mongodb.HasCode(err, mongodb.InvalidOptions):
+					return report(s, tooLong(time.Since(begun), err)) // as it would be with every aggregate
+				case alone == attempts:
 					gone = tooLong(time.Since(begun), err)
 				}
 			}
@@ -281,6 +285,10 @@ func passes(err error) bool {
 const attempts = 3
 
 func tooLong(took time.Duration, err error) error {
+	if mongodb.HasCode(err, mongodb.InvalidOptions) {
+		return fmt.Errorf("the source refused %d times to read documents as of a cluster time. Check the version, the storage engine and the replication "+
+			"of its members, and run the command again: %w", attempts, err)
+	}
 	return fmt.Errorf("its documents were read %d times, and each time the source forgot the moment before their end (the last time after %v). "+
 		"Raise minSnapshotHistoryWindowInSeconds of the source, 300 by default: %w", attempts, took.Round(time.Millisecond), err)
 }

@@ -150,6 +150,29 @@ func TestG5AnAggregateThatIsAlwaysTooOldIsLeftOut(t *testing.T) {
 	})
 }
 
+// G6: a source that refuses every read as of a cluster time ends the build with its own reason,
+// instead of each aggregate being left out after three attempts.
+func TestG6ASourceThatRefusesClusterTimesEndsTheBuild(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		begun(w, 9)
+		w.Producers[0].End() // so that no other cursor is read
+		const events = 300   // more than a server returns at once
+		documents := make([]any, events)
+		for n := range documents {
+			documents[n] = bson.D{{Key: "aggregateId", Value: "large"}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(n)}}
+		}
+		_, err := w.Events.InsertMany(w.Context(), documents)
+		require.NoError(w, err)
+		w.FailMongo(1000, mongodb.InvalidOptions, "getMore")
+		code, out := buildUntil(w.Context(), w, builds("ledger"))
+		require.Equal(w, 1, code, out)
+		require.Contains(w, out, "the source refused 3 times to read documents as of a cluster time")
+		w.FailMongo(0, mongodb.InvalidOptions, "getMore")
+		require.Zero(w, w.OperateProjector(operated(w, builds("ledger")), "build").Code)
+		require.Equal(w, 9+events, eventsOf(w, "totals", "all"))
+	})
+}
+
 // G3: if the stream has a name of its own, the guards of a build are of that stream, so its events
 // that wait are recognised.
 func TestG3ABuildBesideANamedStreamHasEachEventOnce(t *testing.T) {

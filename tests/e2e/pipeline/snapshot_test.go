@@ -249,9 +249,8 @@ func TestG3ASnapshotOfMutableDocumentsIsTheirState(t *testing.T) {
 	})
 }
 
-// tear leaves a chunk of which a part was published, and which can no longer be read as of its
-// time.
-func tear(w *world.World, settings func(*producer.Config, *producer.Options)) {
+// dieInChunk leaves a chunk of which a part was published.
+func dieInChunk(w *world.World, settings func(*producer.Config, *producer.Options)) {
 	w.Helper()
 	for n := 40; !w.Checkpoint().InChunk(); n += 3 {
 		require.Less(w, n, 400, "no leader died within a chunk")
@@ -265,9 +264,47 @@ func tear(w *world.World, settings func(*producer.Config, *producer.Options)) {
 		w.Pass(5 * time.Second)
 		leader.Vanish()
 	}
+}
+
+// tear leaves a chunk of which a part was published, and which can no longer be read as of its
+// time.
+func tear(w *world.World, settings func(*producer.Config, *producer.Options)) {
+	w.Helper()
+	dieInChunk(w, settings)
 	w.Pass(10 * time.Minute)
 	_, err := w.Client.Database("shop").Collection("other").InsertOne(w.Context(), bson.D{})
 	require.NoError(w, err)
+}
+
+// ofDocuments begins with a snapshot of documents without versions.
+func ofDocuments(c *producer.Config, o *producer.Options) {
+	world.AllOperations(c, o)
+	c.StartFrom, c.AggregateIDPath = "snapshot", "_id"
+}
+
+// G3: a successor publishes the rest of a chunk as of the chunk's time, so what it repeats has the
+// same message ids. Readers could not recognise these rows, which have no versions, by anything else.
+func TestG3ASuccessorRepeatsARowUnderItsMessageID(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		for n := range 100 {
+			_, err := w.Events.InsertOne(w.Context(), bson.D{{Key: "_id", Value: n}})
+			require.NoError(w, err)
+		}
+		dieInChunk(w, ofDocuments)
+		// What is read now is of a later time.
+		_, err := w.Client.Database("shop").Collection("other").InsertOne(w.Context(), bson.D{})
+		require.NoError(w, err)
+		w.StartProducer("last", ofDocuments)
+		w.Leads("last")
+		w.Pass(time.Minute)
+		rows := 0
+		for _, message := range w.Took() {
+			if !message.Duplicate {
+				rows++
+			}
+		}
+		require.Equal(w, 100, rows)
+	})
 }
 
 // G3: rows that are read a second time, because their chunk can no longer be read as of its time,
@@ -299,20 +336,16 @@ func TestG6ATornChunkWithoutVersionsStopsTheStream(t *testing.T) {
 			_, err := w.Events.InsertOne(w.Context(), bson.D{{Key: "_id", Value: n}})
 			require.NoError(w, err)
 		}
-		settings := func(c *producer.Config, o *producer.Options) {
-			world.AllOperations(c, o)
-			c.StartFrom, c.AggregateIDPath = "snapshot", "_id"
-		}
-		tear(w, settings)
-		require.ErrorContains(w, w.StartProducer("stopped", settings).Failed(), "producer snapshot continue --accept-repeats")
+		tear(w, ofDocuments)
+		require.ErrorContains(w, w.StartProducer("stopped", ofDocuments).Failed(), "producer snapshot continue --accept-repeats")
 		config := w.ProducerConfig()
-		settings(&config, nil)
+		ofDocuments(&config, nil)
 		refused := w.OperateProducer([]producer.Config{config}, "snapshot", "continue")
 		require.Equal(w, 1, refused.Code)
 		require.Contains(w, refused.Err, "up to one chunk of documents is published a second time")
 		require.Contains(w, w.OperateProducer([]producer.Config{config}, "snapshot", "continue", "--accept-repeats").Out, "the next leader takes the request")
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
-		w.StartProducer("last", settings)
+		w.StartProducer("last", ofDocuments)
 		copies := w.Client.Database(world.ReadModel).Collection("mirror")
 		w.Eventually("every document is copied", func() bool {
 			n, err := copies.CountDocuments(w.Context(), bson.D{})
