@@ -78,8 +78,10 @@ func join(deferred, received *batch) *batch {
 	if deferred.len() == 0 {
 		return received
 	}
-	b := &batch{deliveries: received.deliveries, lastDelivery: received.lastDelivery, spans: received.spans, oneByOne: received.oneByOne, most: received.most,
-		packs: joinPacks(deferred.packs, received.packs)}
+	b := &batch{
+		deliveries: received.deliveries, lastDelivery: received.lastDelivery, spans: received.spans, oneByOne: received.oneByOne, most: received.most,
+		packs: joinPacks(deferred.packs, received.packs),
+	}
 	for _, part := range []*batch{deferred, received} {
 		b.messages = append(b.messages, part.messages...)
 		b.changes = append(b.changes, part.changes...)
