@@ -109,26 +109,44 @@ func (p *replica) lead(ctx context.Context, term *leader.Term) error {
 		requests.run(readCtx, p.cfg.HeartbeatInterval)
 		return nil
 	})
-	published := make(chan struct{})
+	read, published := make(chan struct{}), make(chan struct{})
+	var stopped error // the reader's, once read is closed
 	g.Go(func() error {
 		defer stopReading()
-		err := reader.Run(readCtx, term.Start, sink)
+		stopped = reader.Run(readCtx, term.Start, sink)
+		close(read)
 		publisher.Close()
 		// Changes read before an error are published before the error ends the term. Otherwise a
 		// change that stops the stream would block the changes before it forever, and an operator
 		// who moves the checkpoint past it would lose them.
 		<-published
-		return stepDown(err)
+		return stepDown(stopped)
 	})
 	g.Go(func() error {
 		defer close(published)
-		return stepDown(publisher.Run(ctx))
+		err := publisher.Run(ctx)
+		if !errors.Is(err, publish.ErrStalled) {
+			return err
+		}
+		select {
+		case <-read:
+			if stopsStream(stopped) { // no other replica gets past it either
+				return fmt.Errorf("%w. The changes before it wait, too: %w", stopped, err)
+			}
+		default:
+		}
+		return stepDown(err)
 	})
 	err := g.Wait()
 	if errors.Is(err, leader.ErrStepDown) { // the election continues; any other error is recorded by the caller
 		p.recordFailure(ctx, err, true)
 	}
 	return err
+}
+
+// stopsStream reports whether a reader's error is one that every replica will meet.
+func stopsStream(err error) bool {
+	return err != nil && !errors.Is(err, context.Canceled) && !errors.Is(stepDown(err), leader.ErrStepDown)
 }
 
 // stepDown makes the replica give up the leadership for errors that another replica may not have.

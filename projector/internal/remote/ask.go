@@ -327,7 +327,8 @@ func (a *asking) settle(i int, call *lateCall) *callError {
 }
 
 // useless reports whether a call has ended without an answer that counts now: with the session that
-// made it, under another declaration, or without any answer, which shows nothing of the program now.
+// made it, under another declaration, or without any answer, which shows nothing of the program
+// now.
 func (c *lateCall) useless(hash string) bool {
 	select {
 	case <-c.done:

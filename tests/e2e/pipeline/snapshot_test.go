@@ -283,7 +283,8 @@ func ofDocuments(c *producer.Config, o *producer.Options) {
 }
 
 // G3: a successor publishes the rest of a chunk as of the chunk's time, so what it repeats has the
-// same message ids. Readers could not recognise these rows, which have no versions, by anything else.
+// same message ids. Readers could not recognise these rows, which have no versions, by anything
+// else.
 func TestG3ASuccessorRepeatsARowUnderItsMessageID(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		for n := range 100 {
