@@ -326,7 +326,8 @@ func TestObserverSeesBrokerOrderAndProperties(t *testing.T) {
 		virtualtime.Wait()
 		require.Len(t, seen, 2)
 		require.Equal(t, servicebus.Accepted{
-			Entity: topic, MessageID: "1", SessionID: "a", EnqueuedAt: seen[0].EnqueuedAt, Size: seen[0].Size, Properties: m.ApplicationProperties,
+			Entity: topic, MessageID: "1", SessionID: "a", EnqueuedAt: seen[0].EnqueuedAt, Properties: m.ApplicationProperties,
+			Size: len(seen[0].Encoded), Encoded: seen[0].Encoded,
 		}, seen[0])
 		require.Greater(t, seen[0].Size, seen[1].Size, "it has properties")
 		require.Equal(t, "2", seen[1].MessageID)
