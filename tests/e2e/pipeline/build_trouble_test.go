@@ -167,6 +167,7 @@ func TestG6ASourceThatRefusesClusterTimesEndsTheBuild(t *testing.T) {
 		code, out := buildUntil(w.Context(), w, builds("ledger"))
 		require.Equal(w, 1, code, out)
 		require.Contains(w, out, "the source refused 3 times to read documents as of a cluster time")
+		require.NotContains(w, out, "could not be built", "it is not the aggregate's fault")
 		w.FailMongo(0, mongodb.InvalidOptions, "getMore")
 		require.Zero(w, w.OperateProjector(operated(w, builds("ledger")), "build").Code)
 		require.Equal(w, 9+events, eventsOf(w, "totals", "all"))
