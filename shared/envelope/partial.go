@@ -7,9 +7,9 @@ import (
 )
 
 // Partial is what can be read of a message that [Decode] refuses: its id, and the stream, the
-// aggregate, the position, the operation and the version, each empty if it cannot be read. The
-// aggregate is the subject; without a subject it is the session's id, if the session belongs to one
-// aggregate and its id is not a hash.
+// aggregate, the position, the operation, the version and the row, each empty if it cannot be read.
+// The aggregate is the subject; without a subject it is the session's id, if the session belongs to
+// one aggregate and its id is not a hash.
 func Partial(m *azservicebus.ReceivedMessage) Change {
 	p := properties(m.ApplicationProperties)
 	c := Change{
@@ -19,6 +19,9 @@ func Partial(m *azservicebus.ReceivedMessage) Change {
 		Position:  p.text(propPosition),
 		Operation: Operation(p.text(propOperation)),
 		Version:   p.number(propVersion),
+	}
+	if row := Row(p.text(propSnapshot)); row.Known() {
+		c.Row = row
 	}
 	if c.Aggregate == "" && m.SessionID != nil && namesAggregate(*m.SessionID) {
 		c.Aggregate = *m.SessionID

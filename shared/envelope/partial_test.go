@@ -17,6 +17,8 @@ func TestPartialReturnsWhatCanBeRead(t *testing.T) {
 	}{
 		{"everything but the body", "order-1", full, Change{MessageID: "m", Aggregate: "order-1", Position: "82AB", Operation: Insert, Version: 7}},
 		{"the subject, in a session that others share", "bucket-3", full, Change{MessageID: "m", Aggregate: "order-1", Position: "82AB", Operation: Insert, Version: 7}},
+		{"a row of a snapshot", "order-1", map[string]any{propSnapshot: "repeat"}, Change{MessageID: "m", Aggregate: "order-1", Row: RowRepeat}},
+		{"a row of an unknown kind", "order-1", map[string]any{propSnapshot: "later"}, Change{MessageID: "m", Aggregate: "order-1"}},
 		{"wrong types are nothing", "order-1", map[string]any{propSubject: 5, propPosition: 6, propVersion: "seven"}, Change{MessageID: "m", Aggregate: "order-1"}},
 		{"the session's aggregate", "order-1", nil, Change{MessageID: "m", Aggregate: "order-1"}},
 		{"a session that is called a bucket and is none", "bucket-of-flowers", nil, Change{MessageID: "m", Aggregate: "bucket-of-flowers"}},

@@ -23,10 +23,12 @@ const (
 // parks the aggregate before it dead-letters an event, so an event below the guard was applied, or
 // dropped. The broker, which dead-letters because of deliveries or age, does not: later events may
 // have overtaken the dead letter. Only the position of the very event, or a version, proves that it
-// was applied.
+// was applied. A row of a snapshot with a version that was reached is a duplicate at any position.
 func (a *Applier) DeadLetterState(g Guard, c *envelope.Change, reason string) DeadLetterState {
 	g = g.Of(c.Stream)
 	switch {
+	case ruleOf(c, a.ignoreVersions) == byVersion && c.Version <= g.Version:
+		return Done // its position is that of the snapshot, and moves no guard that has its version
 	case c.Position == "" || c.Position > g.Position:
 		return Waiting
 	case c.Position == g.Position, ByProjector(reason):

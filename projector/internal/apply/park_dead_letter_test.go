@@ -8,6 +8,29 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
+// G6: a row of a snapshot is no longer needed once its version was applied, although its position,
+// which is that of the snapshot, is above the guard. Otherwise a replay that was interrupted would
+// leave it in the dead-letter queue for ever.
+func TestG6TheStateOfARowInTheDeadLetterQueue(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		version        int64
+		ignoreVersions bool
+		want           DeadLetterState
+	}{
+		{"a version that was reached", 5, false, Done},
+		{"a later version", 6, false, Waiting},
+		{"no version", 0, false, Waiting},
+		{"versions that leave numbers out", 5, true, Waiting},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := envelope.Change{Position: "826", Version: test.version, Operation: envelope.Insert, Row: envelope.RowRepeat}
+			a := &Applier{ignoreVersions: test.ignoreVersions}
+			require.Equal(t, test.want, a.DeadLetterState(Guard{Position: "825", Version: 5, First: 2}, &c, ReasonParked))
+		})
+	}
+}
+
 // G1, G6: a message that the broker dead-lettered is known to be applied only if its very position
 // or its version proves it.
 func TestG1G6TheStateOfADeadLetter(t *testing.T) {
