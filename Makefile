@@ -136,7 +136,7 @@ fmt: $(TOOLS) ## format and modernise the code
 
 # One go command builds all the tools of scripts/tools/go.mod into bin/.
 $(TOOLS): scripts/tools/go.mod scripts/tools/go.sum
-	GOWORK=off go -C scripts/tools build -o ../../bin/ tool
+	GOWORK=off CGO_ENABLED=1 go -C scripts/tools build -o ../../bin/ tool
 	@touch $@
 
 .PHONY: lint-infra

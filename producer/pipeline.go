@@ -130,7 +130,9 @@ func (p *replica) lead(ctx context.Context, term *leader.Term) error {
 		}
 		select {
 		case <-read:
-			if stopsStream(stopped) { // no other replica gets past it either
+			if errors.Is(stopped, changes.ErrReplaced) {
+				// Every replica will meet it, and its remedy moves no checkpoint: the changes
+				// that wait are not lost by it.
 				return fmt.Errorf("%w. The changes before it wait, too: %w", stopped, err)
 			}
 		default:
@@ -142,11 +144,6 @@ func (p *replica) lead(ctx context.Context, term *leader.Term) error {
 		p.recordFailure(ctx, err, true)
 	}
 	return err
-}
-
-// stopsStream reports whether a reader's error is one that every replica will meet.
-func stopsStream(err error) bool {
-	return err != nil && !errors.Is(err, context.Canceled) && !errors.Is(stepDown(err), leader.ErrStepDown)
 }
 
 // stepDown makes the replica give up the leadership for errors that another replica may not have.

@@ -19,7 +19,7 @@ check() { # check NAME COMMAND...: runs it and remembers a failure
   fi
 }
 
-tools() { GOWORK=off go -C scripts/tools build -o ../../bin/ tool; }
+tools() { GOWORK=off CGO_ENABLED=1 go -C scripts/tools build -o ../../bin/ tool; } # vale parses with C
 
 # Errexit is off in what "check" calls, so each failure is handed on by hand.
 formatted() {
