@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -17,14 +18,15 @@ func (p *replica) followPacks(ctx context.Context, permit func(bool)) {
 	if p.cfg.Pack != "auto" {
 		return
 	}
+	unreadable := outage.New(p.log, "the confirmation that readers know packs")
 	for known, on := false, false; ; {
 		attempt, cancel := context.WithTimeout(ctx, packsEvery)
 		packs, _, err := p.checkpoint.Packs(attempt)
 		cancel()
-		switch {
-		case err != nil && ctx.Err() == nil:
-			p.log.Warn("whether readers know packs cannot be read", telemetry.KeyError, err)
-		case err == nil && (!known || packs.On != on):
+		if ctx.Err() == nil {
+			unreadable.Report(err)
+		}
+		if err == nil && (!known || packs.On != on) {
 			if known, on = true, packs.On; on {
 				p.log.Info("events of a session that wait are sent in one message")
 			} else {

@@ -46,7 +46,7 @@ func TestSimulation(t *testing.T) {
 	case *onePlan != "":
 		p, err := readPlan(*onePlan)
 		require.NoError(t, err)
-		again(t, simulation{plan: p, again: "-plan " + *onePlan, tells: true})
+		again(t, simulation{plan: p, again: "-plan " + *onePlan, verbose: true})
 		return
 	case *oneSeed >= 0:
 		again(t, ofSeed(uint64(*oneSeed), true))
@@ -104,19 +104,19 @@ func readPlan(path string) (plan.Plan, error) {
 
 // simulation is a plan that is to be simulated.
 type simulation struct {
-	plan   plan.Plan
-	again  string    // the arguments with which it is simulated again
-	tells  bool      // everything that happens, also where it does not fail
-	seen   *coverage // nil: not counted
-	broken *promises // nil: not collected
+	plan    plan.Plan
+	again   string    // the arguments with which it is simulated again
+	verbose bool      // everything that happens, also where it does not fail
+	seen    *coverage // nil: not counted
+	broken  *promises // nil: not collected
 }
 
-func ofSeed(seed uint64, tells bool) simulation {
+func ofSeed(seed uint64, verbose bool) simulation {
 	again := fmt.Sprintf("-seed %d", seed)
 	if *draws != "" {
 		again += " -draws " + *draws
 	}
-	return simulation{plan: plan.DrawWith(seed, *draws), again: again, tells: tells}
+	return simulation{plan: plan.DrawWith(seed, *draws), again: again, verbose: verbose}
 }
 
 // again simulates a plan as many times as was asked for, until it fails in the way that was asked
@@ -130,7 +130,7 @@ func again(t *testing.T, s simulation) {
 		simulate(t, s)
 		return
 	}
-	s.tells = false
+	s.verbose = false
 	broken, found := &promises{}, &atomic.Bool{}
 	t.Run("try", func(t *testing.T) {
 		for n := range *tries {
@@ -177,7 +177,7 @@ func simulate(t *testing.T, s simulation) {
 		inWorld(t, s.plan, func(w *world) {
 			w.broken, leases = broken, w.leases
 			defer func() {
-				if w.Failed() || s.tells {
+				if w.Failed() || s.verbose {
 					w.Logf("\n%s", w.trace)
 				}
 			}()

@@ -41,8 +41,8 @@ func parseRecord(data []byte) (r storedRecord) {
 	return r
 }
 
-// witnessStored records the writes of a record, in the order in which MongoDB does them. Steps of
-// the lease keep the record's tag, and are none. It refuses nothing.
+// witnessStored records the writes of a record, in the order in which MongoDB does them. A step of
+// the lease keeps the record's tag, and is not recorded. It refuses no write.
 func (w *world) witnessStored(writing mongo.Writing) (code int32) {
 	name, _ := writing.ID.(string)
 	if writing.Collection != mongodbstore.Collection || !isRecord(name) || writing.Document == nil {

@@ -2,8 +2,6 @@ package checkpoint
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,31 +23,19 @@ type Packs struct {
 }
 
 // Packs reads the confirmation; without one it is off. Errors are the store's.
-func (c *Checkpoint) Packs(ctx context.Context) (p Packs, tag store.Tag, err error) {
-	object, err := c.beside.Get(ctx, c.stream+packsSuffix)
-	if errors.Is(err, ErrNotFound) {
-		return Packs{Stream: c.stream}, "", nil
-	} else if err != nil {
+func (c *Checkpoint) Packs(ctx context.Context) (Packs, store.Tag, error) {
+	p := Packs{Stream: c.stream}
+	tag, err := c.readBeside(ctx, packsSuffix, &p)
+	if err != nil {
 		return p, "", fmt.Errorf("read whether readers know packs: %w", err)
 	}
-	if err := json.Unmarshal(object.Data, &p); err != nil {
-		return p, "", fmt.Errorf("read whether readers know packs: %w: %w", ErrUnreadable, err)
-	}
-	return p, object.Tag, nil
+	return p, tag, nil
 }
 
 // WritePacks replaces the confirmation that has this tag, or creates the first one if tag is empty.
 // Errors: [ErrChanged], or the store's.
 func (c *Checkpoint) WritePacks(ctx context.Context, p Packs, tag store.Tag) error {
-	text, err := json.Marshal(p)
-	switch {
-	case err != nil:
-	case tag == "":
-		_, err = c.beside.Create(ctx, c.stream+packsSuffix, text)
-	default:
-		_, err = c.beside.Put(ctx, c.stream+packsSuffix, text, tag)
-	}
-	if err != nil {
+	if err := c.writeBeside(ctx, packsSuffix, p, tag); err != nil {
 		return fmt.Errorf("write whether readers know packs: %w", err)
 	}
 	return nil

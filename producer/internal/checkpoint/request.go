@@ -62,32 +62,49 @@ func (r *Request) Waiting() bool {
 // LastRequest reads the last request of an operator. It returns nil without one. Errors are the
 // store's.
 func (c *Checkpoint) LastRequest(ctx context.Context) (*Request, store.Tag, error) {
-	object, err := c.beside.Get(ctx, c.stream+requestSuffix)
-	if errors.Is(err, ErrNotFound) {
-		return nil, "", nil
-	} else if err != nil {
+	var r *Request
+	tag, err := c.readBeside(ctx, requestSuffix, &r)
+	if err != nil {
 		return nil, "", fmt.Errorf("read the operator's request: %w", err)
 	}
-	var r Request
-	if err := json.Unmarshal(object.Data, &r); err != nil {
-		return nil, "", fmt.Errorf("read the operator's request: %w: %w", ErrUnreadable, err)
-	}
-	return &r, object.Tag, nil
+	return r, tag, nil
 }
 
 // WriteRequest replaces the request that has this tag, or creates the first one if tag is empty.
 // Errors: [ErrChanged], or the store's.
 func (c *Checkpoint) WriteRequest(ctx context.Context, r Request, tag store.Tag) error {
-	text, err := json.Marshal(r)
-	switch {
-	case err != nil:
-	case tag == "":
-		_, err = c.beside.Create(ctx, c.stream+requestSuffix, text)
-	default:
-		_, err = c.beside.Put(ctx, c.stream+requestSuffix, text, tag)
-	}
-	if err != nil {
+	if err := c.writeBeside(ctx, requestSuffix, r, tag); err != nil {
 		return fmt.Errorf("write the request: %w", err)
 	}
 	return nil
+}
+
+// readBeside reads an object beside the checkpoint into v, which is left as it is, with an empty
+// tag, if there is no such object.
+func (c *Checkpoint) readBeside(ctx context.Context, suffix string, v any) (store.Tag, error) {
+	object, err := c.beside.Get(ctx, c.stream+suffix)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	if err := json.Unmarshal(object.Data, v); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return object.Tag, nil
+}
+
+// writeBeside replaces the object beside the checkpoint that has this tag, or creates it if tag is
+// empty.
+func (c *Checkpoint) writeBeside(ctx context.Context, suffix string, v any, tag store.Tag) error {
+	text, err := json.Marshal(v)
+	switch {
+	case err != nil:
+	case tag == "":
+		_, err = c.beside.Create(ctx, c.stream+suffix, text)
+	default:
+		_, err = c.beside.Put(ctx, c.stream+suffix, text, tag)
+	}
+	return err
 }

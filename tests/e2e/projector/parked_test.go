@@ -99,7 +99,7 @@ func TestG5PoisonComesFirst(t *testing.T) {
 		require.Zero(w, s.applied(w, "a"))
 		require.Equal(w, []string{"a/1 ProjectionFailed", "a/2 AggregateParked", "a/3 AggregateParked"}, deadLetters(w))
 		require.Equal(w, event("a", 1, "T").Position, parked(w, s.guards, "a").Position)
-		if s.name == "mendable" {
+		if s.name == "repairable" {
 			doc, err := w.Client.Database(world.ReadModel).Collection("timeline").FindOne(w.Context(), bson.D{}).Raw()
 			require.NoError(w, err)
 			elements, err := doc.Elements()
@@ -125,7 +125,7 @@ func TestG5CrashBetweenParkAndDeadLetter(t *testing.T) {
 		first.Kill()
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		second := w.StartProjector(s.settings(nil))
 		deadLettered(w, 2)
 		_, err := second.End()
@@ -211,9 +211,9 @@ func TestG5ProjectorsOfTwoOpinions(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		strict, lenient := &atomic.Bool{}, &atomic.Bool{}
 		lenient.Store(true)
-		slow := func(mended *atomic.Bool) *world.Projector {
+		slow := func(fixed *atomic.Bool) *world.Projector {
 			return w.StartProjector(func(c *projector.Config, o *projector.Options) {
-				s.settings(mended)(c, o)
+				s.settings(fixed)(c, o)
 				c.ApplyTimeout = 5 * time.Minute
 			})
 		}

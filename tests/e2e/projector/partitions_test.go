@@ -41,7 +41,7 @@ func TestG1G5DeadLettersAreFoundInEveryPartition(t *testing.T) {
 				})
 				require.Contains(w, operate(w, s, "parked", "show", "a7").Out, "3 events in the dead-letter queue")
 				require.Contains(w, operate(w, s, "status").Out, "40 AggregateParked, 20 ProjectionFailed")
-				s.mended.Store(true)
+				s.fixed.Store(true)
 				require.Equal(w, 0, operate(w, s, "parked", "replay", "--all").Code)
 				_, dead := stats()
 				require.Zero(w, dead)

@@ -42,7 +42,7 @@ func TestPrintedCommandsCanBePasted(t *testing.T) {
 		}
 		require.Equal(w, 4+len(names), strings.Count(list.Out, "\n"), "a line each: %s", list.Out)
 
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		for i, name := range names {
 			show := operate(w, s, "parked", "show", "--", name)
 			require.Equal(w, 0, show.Code, show.Err)

@@ -17,7 +17,7 @@ import (
 func TestTheCommandsWorkWithAProgram(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		var fixed atomic.Bool
-		g := w.StartProgram(fixable{mendable{mended: &fixed}})
+		g := w.StartProgram(fixable{repairable{fixed: &fixed}})
 		defer g.End()
 		set := g.Runs("timeline")
 		w.StartProjector(set)
@@ -52,7 +52,7 @@ func TestTheCommandsWorkWithAProgram(t *testing.T) {
 }
 
 // fixable is a timeline, under its name, that cannot apply some events before it is fixed.
-type fixable struct{ mendable }
+type fixable struct{ repairable }
 
 func (fixable) Name() string { return "timeline" }
 

@@ -29,7 +29,7 @@ func TestReplayOfAllLooksInProportion(t *testing.T) {
 				deadLettered(w, each*aggregates)
 				_, err := p.End()
 				require.NoError(w, err)
-				s.mended.Store(true)
+				s.fixed.Store(true)
 				before := w.Bus.Operations()["peek-message"]
 				replay := operate(w, s, "parked", "replay", "--all")
 				require.Equal(w, 0, replay.Code, replay.Err)

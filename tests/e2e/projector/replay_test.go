@@ -47,7 +47,7 @@ func requireRight(w *world.World, s shape, aggregate string, events int) {
 	require.Equal(w, events, s.applied(w, aggregate))
 	require.Empty(w, parked(w, s.guards, aggregate))
 	require.False(w, guard(w, s.guards, aggregate).Lookup("empty").Type != 0, "the document is still marked as a stub")
-	if s.name == "mendable" {
+	if s.name == "repairable" {
 		doc := w.TimelineOf(aggregate)
 		require.Equal(w, fmt.Sprintf("2026-01-01T00:00:%02dZ", events), doc.Last)
 		require.Equal(w, "2026-01-01T00:00:01Z", doc.First, "what is set when the document is made was not set")
@@ -86,7 +86,7 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 		require.Empty(w, still.Err)
 		require.Equal(w, 9, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		replay := operate(w, s, "parked", "replay", "a")
 		require.Equal(w, 0, replay.Code, replay.Err)
 		require.Equal(w, "a: 5 events applied; it is not parked\nremoved 5 of 5 messages from the dead-letter queue\n", replay.Out)
@@ -106,7 +106,7 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 		require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "replay", "--all").Out)
 		_, err := p.End()
 		require.NoError(w, err)
-		if s.name == "mendable" {
+		if s.name == "repairable" {
 			for id, seen := range positions() {
 				require.IsNonDecreasing(w, seen, id) // ending a parking moves nothing
 			}
@@ -227,13 +227,13 @@ func TestG5ReplayKilledAnywhere(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			for n, finished := 1, false; !finished; n += step {
 				inVirtualTime(t, func(w *world.World) {
-					s.mended.Store(false)
+					s.fixed.Store(false)
 					p := w.StartProjector(s.settings(nil))
 					publish(w, event("x", 1, "Poison"))
 					deadLettered(w, 1)
 					publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("a", 3, "T"))
 					deadLettered(w, 4)
-					s.mended.Store(true)
+					s.fixed.Store(true)
 					busPlug, mongoPlug := &world.Plug{}, &world.Plug{}
 					kill := world.LayFuse(n, busPlug, mongoPlug)
 					operateThrough(w, busPlug, mongoPlug, s, "parked", "replay", "a")
@@ -274,14 +274,14 @@ func TestG5AReplayOfAllThatIsKilledAnywhereIsEndedByAnother(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			for n, finished := 1, false; !finished; n += step {
 				inVirtualTime(t, func(w *world.World) {
-					s.mended.Store(false)
+					s.fixed.Store(false)
 					p := w.StartProjector(s.settings(nil))
 					publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("b", 1, "T"), event("b", 2, "Poison"), event("b", 3, "T"))
 					deadLettered(w, 4)
 					w.Completed(1)
 					_, err := p.End()
 					require.NoError(w, err)
-					s.mended.Store(true)
+					s.fixed.Store(true)
 					busPlug, mongoPlug := &world.Plug{}, &world.Plug{}
 					kill := world.LayFuse(n, busPlug, mongoPlug)
 					operateThrough(w, busPlug, mongoPlug, s, "parked", "replay", "--all")
@@ -312,7 +312,7 @@ func TestG5TwoReplaysAtOnce(t *testing.T) {
 		deadLettered(w, 3)
 		_, err := p.End()
 		require.NoError(w, err)
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		w.DelayMongo(1, 10*time.Second, "update")
 		both := make(chan world.Operated, 2)
 		for range cap(both) {
@@ -334,7 +334,7 @@ func TestG5ReplayNoticesWhatIsSetAsideMeanwhile(t *testing.T) {
 		publish(w, event("a", 1, "Poison"), event("a", 2, "T"))
 		deadLettered(w, 2)
 		w.Pass(10 * time.Second) // the session is given back
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		// The replay is delayed before its first write; in the meantime its lock is lost, and a
 		// projector accepts the session.
 		command, done := "update", make(chan world.Operated, 1)
@@ -366,7 +366,7 @@ func TestReplayWaitsForTheSession(t *testing.T) {
 		w.Pass(30 * time.Second) // a worker has found no session, so that one without messages is kept
 		publish(w, event("a", 1, "Poison"))
 		deadLettered(w, 1)
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		busy := operate(w, s, "parked", "replay", "a", "--wait", "5s")
 		require.Equal(w, 1, busy.Code)
 		require.Contains(w, busy.Err, "a projector holds the session a, and did not release it in 5s")
@@ -396,7 +396,7 @@ func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
 		publish(w, event("a", 1, "Poison"), event("a", 2, "T"))
 		deadLettered(w, others+2)
 		before := deadLetters(w)
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		replay := operate(w, s, "parked", "replay", "a")
 		require.Equal(w, 0, replay.Code)
 		require.Contains(w, replay.Out, "removed 2 of 2 messages")
@@ -425,7 +425,7 @@ func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 		_, err = receiver.ReceiveMessages(w.Context(), 1, nil)
 		require.NoError(w, err)
 		require.NoError(w, receiver.Close(w.Context()))
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		replay := operate(w, s, "parked", "replay", "a")
 		require.Equal(w, 1, replay.Code)
 		require.Contains(w, replay.Err, "it was removed. To continue without it: projector parked drop --yes --message ")
@@ -484,7 +484,7 @@ func TestG2G5WhatParkedAnAggregateIsKnownInALaterGeneration(t *testing.T) {
 				require.NoError(w, err)
 
 				words := []string{"parked", command, "a"}
-				if s.mended.Store(command == "replay"); command == "drop" {
+				if s.fixed.Store(command == "replay"); command == "drop" {
 					words = append(words, "--yes")
 				}
 				done := operate(w, s, words...)
@@ -579,7 +579,7 @@ func TestG6ADroppedFirstEventIsRemembered(t *testing.T) {
 		w.Completed(3)
 		require.Equal(w, 3, s.applied(w, "a"))
 		require.Empty(w, guard(w, s.guards, "a").Lookup("empty"))
-		if s.name == "mendable" {
+		if s.name == "repairable" {
 			require.Equal(w, "2026-01-01T00:00:02Z", w.TimelineOf("a").First, "what is set when the document is made was not set")
 		}
 		require.Empty(w, deadLetters(w))

@@ -70,7 +70,7 @@ func TestG1G5ReplayWaitsForEverySessionThatSetsAside(t *testing.T) {
 		publish(w, plain(2, "Poison"))
 		deadLettered(w, 1)
 		w.Pass(10 * time.Second) // the session is given back
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		x.armed.Store(true)
 		publish(w, other(2))
 		w.Eventually("it is counted", x.counted.Load)
@@ -104,7 +104,7 @@ func TestG1G5ReplayAppliesWhatIsSetAsideWhileItWaits(t *testing.T) {
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"))
 		deadLettered(w, 1)
 		w.Pass(10 * time.Second) // the session is given back
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		x.armed.Store(true)
 		publish(w, event("a", 3, "T"))
 		w.Eventually("it is counted", x.counted.Load)

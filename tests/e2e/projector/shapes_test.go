@@ -15,17 +15,17 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// mendable is a timeline that cannot apply events of the type Poison before it is fixed. Events of
-// the type Touch count only if there is a document.
-type mendable struct {
+// repairable is a timeline that cannot apply events of the type Poison before it is fixed. Events
+// of the type Touch count only if there is a document.
+type repairable struct {
 	projection.Timeline
-	mended *atomic.Bool
+	fixed *atomic.Bool
 }
 
-func (mendable) Name() string { return "mendable" }
+func (repairable) Name() string { return "repairable" }
 
-func (m mendable) Project(e projection.Event) ([]projection.Write, error) {
-	if e.Type == "Poison" && !m.mended.Load() {
+func (m repairable) Project(e projection.Event) ([]projection.Write, error) {
+	if e.Type == "Poison" && !m.fixed.Load() {
 		return nil, projection.Permanent(errors.New("no rule for it"))
 	}
 	if e.Type == "Touch" {
@@ -36,12 +36,12 @@ func (m mendable) Project(e projection.Event) ([]projection.Write, error) {
 
 // ledger writes two collections for each event: a line of its own, and a total that every aggregate
 // feeds. Its guard is a record of positions.
-type ledger struct{ mended *atomic.Bool }
+type ledger struct{ fixed *atomic.Bool }
 
 func (ledger) Name() string { return "ledger" }
 
 func (l ledger) Project(e projection.Event) ([]projection.Write, error) {
-	if e.Type == "Poison" && !l.mended.Load() {
+	if e.Type == "Poison" && !l.fixed.Load() {
 		return nil, projection.Permanent(errors.New("no rule for it"))
 	}
 	return []projection.Write{
@@ -54,7 +54,7 @@ func (l ledger) Project(e projection.Event) ([]projection.Write, error) {
 type shape struct {
 	name    string // of the projection
 	guards  string // the collection with the guards
-	mended  *atomic.Bool
+	fixed   *atomic.Bool
 	project projection.Projection
 	adjust  func(*projector.Config) // the settings; nil leaves them as they are
 	asIs    bool                    // project is run as it is
@@ -67,11 +67,11 @@ func shapes() []shape {
 	one, several := &atomic.Bool{}, &atomic.Bool{}
 	return []shape{
 		{
-			name: "mendable", guards: "timeline", mended: one, project: mendable{mended: one},
+			name: "repairable", guards: "timeline", fixed: one, project: repairable{fixed: one},
 			applied: func(w *world.World, aggregate string) int { return int(w.TimelineOf(aggregate).Events) },
 		},
 		{
-			name: "ledger", guards: "ledger_positions", mended: several, project: ledger{mended: several},
+			name: "ledger", guards: "ledger_positions", fixed: several, project: ledger{fixed: several},
 			applied: func(w *world.World, aggregate string) int {
 				n, err := w.Client.Database(world.ReadModel).Collection("lines").CountDocuments(w.Context(), bson.D{{Key: "aggregateId", Value: aggregate}})
 				require.NoError(w, err)
@@ -83,13 +83,13 @@ func shapes() []shape {
 
 // settings makes a projector run the shape, with code that is fixed once the flag is set; nil
 // shares the shape's own flag.
-func (s shape) settings(mended *atomic.Bool) func(*projector.Config, *projector.Options) {
+func (s shape) settings(fixed *atomic.Bool) func(*projector.Config, *projector.Options) {
 	project := s.project
-	if mended != nil && !s.asIs {
-		if s.name == "mendable" {
-			project = mendable{mended: mended}
+	if fixed != nil && !s.asIs {
+		if s.name == "repairable" {
+			project = repairable{fixed: fixed}
 		} else {
-			project = ledger{mended: mended}
+			project = ledger{fixed: fixed}
 		}
 	}
 	return func(c *projector.Config, o *projector.Options) {

@@ -78,12 +78,12 @@ func TestG2G5TwoStreamsEventsAreReplayedAsTheyArrived(t *testing.T) {
 		p := w.StartProjector(s.settings(nil))
 		publish(w, paid("a", 11, "Poison"), event("a", 1, "T"), paid("a", 12, "Paid"), event("a", 2, "Shipped"))
 		deadLettered(w, 4)
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		require.Empty(w, deadLetters(w))
 		_, err := p.End()
 		require.NoError(w, err)
-		if s.name == "mendable" {
+		if s.name == "repairable" {
 			require.Equal(w, "Shipped", w.TimelineOf("a").Type)
 			return
 		}
@@ -120,7 +120,7 @@ func TestG5AStreamsPoisonStopsItsAggregateInBoth(t *testing.T) {
 		publish(w, paid("a", 12, "Poison"), event("a", 4, "T"))
 		deadLettered(w, 2)
 		require.Equal(w, []string{"a/12 ProjectionFailed", "a/4 AggregateParked"}, deadLetters(w))
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		require.Empty(w, deadLetters(w))
 		require.Equal(w, event("a", 4, "").Position, guard(w, s.guards, "a").Lookup("position").StringValue())
@@ -135,7 +135,7 @@ func TestG3AGuardThatNamesNoStreamBelongsToTheFirstThatComes(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		old := bson.D{{Key: "position", Value: event("a", 5, "").Position}, {Key: "epoch", Value: int64(1)}, {Key: "version", Value: int64(5)}}
 		document := append(bson.D{{Key: "_id", Value: "a"}}, old...)
-		if s.name == "mendable" {
+		if s.name == "repairable" {
 			document = bson.D{{Key: "_id", Value: "a"}, {Key: "events", Value: int64(5)}, {Key: projection.GuardField, Value: old}}
 		}
 		_, err := w.Client.Database(world.ReadModel).Collection(s.guards).InsertOne(w.Context(), document)

@@ -58,7 +58,7 @@ func TestG3ReplayOnAStubOneByOne(t *testing.T) {
 		require.NoError(w, w.Client.Database(world.ReadModel).RunCommand(w.Context(), bson.D{
 			{Key: "collMod", Value: "timeline"}, {Key: "validator", Value: bson.D{{Key: "types.Bad", Value: bson.D{{Key: "$exists", Value: false}}}}},
 		}).Err())
-		s.mended.Store(true)
+		s.fixed.Store(true)
 		replayed := operate(w, s, "parked", "replay", "a")
 		require.Contains(w, replayed.Out, "3 events applied; it stays parked")
 		doc := w.TimelineOf("a")

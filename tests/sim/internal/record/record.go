@@ -103,14 +103,11 @@ func (r *Record) Accept(a servicebus.Accepted) {
 	r.published[taken.MessageID] = true
 }
 
-// maxGeneration is above the number of rewinds of a run.
-const maxGeneration = 16
-
 // republished reports whether a message carries an event with the id that it has in a later
 // generation. Any other id would be a new message to the broker, and is left for the judge.
 func republished(message, event string) bool {
-	for g := int64(1); g < maxGeneration; g++ {
-		if envelope.InGeneration(event, g) == message {
+	for rewinds := range int64(16) { // more than any run has
+		if envelope.InGeneration(event, rewinds+1) == message {
 			return true
 		}
 	}
