@@ -93,8 +93,9 @@ type Config struct {
 	// large, fewer are received at once. 0 is a quarter of the container's memory limit, and
 	// without a limit 256 MiB.
 	MaxInFlightBytes int64 `envconfig:"MAX_IN_FLIGHT_BYTES" default:"0"`
-	// SessionIdle is how long a session without messages is kept, if another worker of this replica
-	// has sought a session for as long and found none. Otherwise it is released at once.
+	// SessionIdle is how long a session without messages is kept, provided that another worker of
+	// this replica has sought a session for that long and found none. Otherwise the session is
+	// released at once.
 	SessionIdle time.Duration `envconfig:"SESSION_IDLE" default:"2s"`
 	// SessionMaxHold is how long a session with messages is kept while no other worker is free.
 	SessionMaxHold time.Duration `envconfig:"SESSION_MAX_HOLD" default:"5s"`

@@ -184,7 +184,7 @@ func exactlyOne(result *driver.UpdateResult, err error) error {
 	return err
 }
 
-// content returns fields that a conversion to JSON would change, in random order.
+// content returns, in random order, fields that a conversion to JSON would change.
 func (d *documents) content() bson.D {
 	decimal, _ := bson.ParseDecimal128("1.50") // it is valid
 	all := bson.D{

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/modules"
 )
 
-// clone commits the working tree in a repository of its own, and returns its folder.
+// clone commits the working tree to a new repository, and returns that repository's folder.
 func clone(t *testing.T) string {
 	t.Helper()
 	root, err := modules.Root()

@@ -45,7 +45,7 @@ func (t *trace) String() string {
 	return all.String()
 }
 
-// Write takes a line of a service's log.
+// Write adds a line of a service's log to the trace.
 func (t *trace) Write(line []byte) (int, error) {
 	t.add("%s", bytes.TrimSpace(line))
 	return len(line), nil

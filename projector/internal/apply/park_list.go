@@ -12,8 +12,8 @@ import (
 // Aggregate is a parked aggregate.
 type Aggregate struct {
 	Name string
-	// Position is that of the last event applied, in the stream of the event that parked it; empty
-	// if none was.
+	// Position is the position of the last applied event, in the stream of the event that parked
+	// the aggregate; empty if no event was applied.
 	Position string
 	// Guard is the aggregate's guard.
 	Guard Guard

@@ -51,8 +51,8 @@ type Projector struct {
 	LocalAuth bool
 	// Source is the watched collection, for verify.
 	Source Source
-	// Stream reads from the producer's checkpoint which stream feeds the read model, for build.
-	// Setting is PROJECTION.
+	// Stream returns the stream that feeds the read model, as the producer's checkpoint names it;
+	// for build. Setting is the value of PROJECTION.
 	Stream  func(ctx context.Context) (build.Stream, error)
 	Setting string
 	// Redeem fetches a body that a message could not carry; see [deadletter.Replayer].

@@ -25,7 +25,7 @@ type batch struct {
 	// answers are those of a projection in another process, while the batch is in hand.
 	answers map[*azservicebus.ReceivedMessage]*remote.Outcome
 	packs   map[*azservicebus.ReceivedMessage]*pack // by the messages of their events
-	most    int                                     // changes that are written at once at most
+	most    int                                     // the most changes that are written at once
 	// oneByOne is set if a pack was delivered so often that its events are tried one by one.
 	oneByOne bool
 	round

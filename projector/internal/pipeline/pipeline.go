@@ -34,7 +34,7 @@ type Options struct {
 	Bodies     Bodies          // of messages with a claim check; nil: none is configured
 
 	Entity        azure.Entity                  // received from
-	Batch         int                           // events that are applied at once at most
+	Batch         int                           // the most events that are applied at once
 	MaxDeliveries int                           // its MaxDeliveryCount; 0: ask for it
 	Administer    func() (*admin.Client, error) // opens the client to ask with
 

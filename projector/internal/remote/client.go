@@ -52,7 +52,7 @@ type Client struct {
 	// may have died of.
 	trial *semaphore.Weighted
 
-	running sync.WaitGroup // of calls whose answer may no longer be awaited
+	running sync.WaitGroup // counts the calls, including those whose answer is no longer awaited
 
 	mu       sync.Mutex
 	blame    blame                // guarded by mu

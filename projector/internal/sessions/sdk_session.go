@@ -98,7 +98,7 @@ func (s *SDKSession) Renew(ctx context.Context) error {
 // be gone.
 func (s *SDKSession) Broken() bool { return s.broken.Load() }
 
-// Close releases the session, which unlocks its messages. Nothing else may be under way.
+// Close releases the session, which unlocks its messages. No other call may be in progress.
 func (s *SDKSession) Close(ctx context.Context) error { return s.receiver.Close(ctx) }
 
 func (s *SDKSession) use(ctx context.Context, weight int64, call func() error) error {

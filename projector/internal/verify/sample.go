@@ -15,8 +15,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// ErrKeyedBy means that a projection's documents are not keyed as it declares: a sample would miss
-// events that write to them.
+// ErrKeyedBy means that a projection's documents have other keys than it declares, so that a sample
+// would miss events that write to them.
 var ErrKeyedBy = errors.New("correct KeyedBy, or leave it empty: verify then reads the whole source")
 
 // target is a document to compare, whether it is there or not.

@@ -103,7 +103,7 @@ func (c command) run(t *testing.T, args ...string) result {
 // identified by it: their programs are there.
 func (c command) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // one that builds the services may find an empty cache
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // a run that builds the services may begin with an empty build cache
 	t.Cleanup(cancel)
 	dir := t.TempDir()
 	if !slices.Contains(args, "--stack-only") && !slices.Contains(args, buildsItsOwn) {

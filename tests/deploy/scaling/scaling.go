@@ -144,7 +144,7 @@ func (s *simulation) scale(now int) {
 	s.replicas = s.replicas[:wanted]
 }
 
-// turns is how many times in a second a worker can release a session and accept another.
+// turns is how many times a second a worker can release a session and accept another.
 const turns = 4
 
 // work simulates one second: the producer sends, and sessions are accepted and worked on, each

@@ -67,7 +67,7 @@ type world struct {
 	client   *driver.Client // the test's own, past every network
 	leases   []*leasecheck.Recorder
 
-	// services, their instances and seeds belong to the test's goroutine.
+	// Only the test's goroutine uses services, their instances and seeds.
 	services []*service
 	seeds    *rand.Rand
 	scraping sync.WaitGroup // scrapes instances until they end

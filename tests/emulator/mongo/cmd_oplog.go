@@ -18,8 +18,9 @@ var oplogNS = engine.NS{DB: "local", Coll: "oplog.rs"}
 // replsetNS is where a member keeps the configuration of its set.
 var replsetNS = engine.NS{DB: "local", Coll: "system.replset"}
 
-// oplogFields are the fields that an entry has here. What an operation changed (o, o2) is kept in
-// another form and is refused, not left out.
+// oplogFields are the fields of an entry that this server returns. It keeps what an operation
+// changed (o and o2) in another form: a command that needs these fields is refused, because an
+// entry without them would be wrong.
 var oplogFields = []string{"ts", "t", "v", "op", "ns", "ui", "wall"}
 
 // findOplog is find on the oplog, in its own order or against it ($natural).

@@ -115,8 +115,8 @@ func TestALostRequestNeverArrivesAndALostReplyIsOfOneThatDid(t *testing.T) {
 	}
 }
 
-// A message that a process had sent before it died arrives: here the client is closed while its
-// message is held.
+// A message arrives even if its sender died after sending it. Here the client is closed while the
+// wire holds the message.
 func TestAHeldMessageOutlivesItsSender(t *testing.T) {
 	w, s := onWay(t)
 	client, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString(w.Addrs().ServiceBus), nil)

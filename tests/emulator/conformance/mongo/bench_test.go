@@ -33,7 +33,7 @@ func BenchmarkInsertMany(b *testing.B) {
 	b.ReportMetric(float64(b.N*len(docs))/b.Elapsed().Seconds(), "docs/s")
 }
 
-// BenchmarkGuardedUpsert counts the projector's kind of write, a thousand to a bulk.
+// BenchmarkGuardedUpsert measures the projector's kind of write, in bulk writes of a thousand.
 func BenchmarkGuardedUpsert(b *testing.B) {
 	f := serve(b, mongo.Options{OplogBytes: 32 << 20})
 	c := f.coll()

@@ -83,7 +83,7 @@ func TestDetachedSenderRecovers(t *testing.T) {
 	})
 }
 
-// TestFaultsRepeatWithTheirSeed: which sends fail depends on the seed alone.
+// TestFaultsRepeatWithTheirSeed checks that the seed alone determines which sends fail.
 func TestFaultsRepeatWithTheirSeed(t *testing.T) {
 	outcome := func(seed uint64) string {
 		var out strings.Builder

@@ -35,7 +35,7 @@ func (d *deadlines) add(x deadline) {
 	}
 }
 
-// due pops the next deadline that is not after now.
+// due removes and returns the next deadline that is not after now.
 func (d *deadlines) due(now time.Time) (deadline, bool) {
 	if len(d.heap) == 0 || d.heap[0].at.After(now) {
 		return deadline{}, false

@@ -73,7 +73,7 @@ func (d *drawing) usedUp(r *rand.Rand) {
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
-// The ways in which the broker dead-letters a message.
+// The reasons for which the broker dead-letters a message.
 const (
 	UsedUp  = "used-up"
 	Expired = "expired"

@@ -8,7 +8,7 @@ import (
 // Kind is the kind of a fault.
 type Kind string
 
-// The kinds of faults. What each of them needs of a [Step] is in its line of needs.
+// The kinds of faults. The table needs lists the fields of a [Step] that each of them uses.
 const (
 	Kill          Kind = "kill"                   // a process is killed, or its machine is gone, and another one starts
 	Stop          Kind = "stop"                   // asked to stop, and another one starts

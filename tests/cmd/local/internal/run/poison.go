@@ -25,8 +25,8 @@ type sick struct {
 	number    int64      // of the event in the aggregate
 }
 
-// refuse returns the code with which a write is refused; 0 lets it pass. The record that parks the
-// aggregate passes: it counts no event.
+// refuse returns the error code with which the database refuses a write, or 0 if it accepts the
+// write. It accepts the record that parks the aggregate, which counts no event.
 func (s *sick) refuse(w mongo.Writing) int32 {
 	if w.Database != s.database || w.Collection != flags.Timeline || w.Document == nil {
 		return 0

@@ -102,8 +102,8 @@ func entities() servicebus.Config {
 	}}
 }
 
-// certificate creates a certificate for localhost and writes it to path for clients to trust. The
-// names are host:port, since the SDK compares these when its endpoint has a port.
+// certificate creates a certificate for localhost and writes it to path, for clients to trust. Its
+// names are host:port, because the SDK compares them with an endpoint that includes the port.
 func certificate(path string, names []string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
