@@ -6,7 +6,8 @@
 #   services    both services over TCP: e2e/live, what of e2e/pipeline is in real time, and a run that follows a collection
 #   history     a stream whose history is lost, on a server with an oplog of 16 MB
 #   clients     other languages' drivers, if they can be installed
-#   pipeline    the whole pipeline with each projection, while producers and projectors are killed
+#   pipeline    the whole pipeline with each projection, while producers and projectors are killed; and, from 5.0 on, a stream that
+#               begins with a snapshot of 20,000 documents, while leaders are killed and the primary steps down
 #   drivers     the Go drivers' own tests: tests/emulator/scripts/conformance-mongo.sh
 #
 # MONGOD=PROGRAM is the server; or MONGOD=mongodb://… a replica set of one member for tests alone, on which every database is dropped.
@@ -93,7 +94,7 @@ if part services; then
   tests ./tests/cmd/local -run 'TestLocal/follows|TestLocal/ends_in_order|TestLocal/ends_with_the_producers'
 fi
 if part history; then
-  oplog=16 tests ./tests/e2e/pipeline -run OverSocketsIsLost
+  oplog=16 tests ./tests/e2e/pipeline -run OverSocketsWhoseHistoryIsLost
 fi
 if part clients; then
   tests/emulator/scripts/clients.sh
@@ -104,6 +105,8 @@ if part pipeline; then
     services "$programs/local" --services "$programs" --external --once --quiet --events 3000 --rate 300 --projection "$projection" \
       --chaos kill-leader@2s,kill-projector@4s,crash-leader@6s,kill-projector@7s,term-leader@8s
   done
+  [[ $server == *4.4* ]] || services "$programs/local" --services "$programs" --external --snapshot --once --quiet --events 4000 --rate 300 \
+    --chaos kill-leader@1s,mongo-stepdown@6s,kill-leader@9s
 fi
 if part drivers; then
   if [[ $server == mongodb*://* ]]; then

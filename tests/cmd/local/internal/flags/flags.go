@@ -235,8 +235,8 @@ func (o Options) contradictions(given map[string]bool) []string {
 
 	problem(o.Build && (given["input"] || given["follow"] || given["external"] || given["stack-only"]),
 		"--build fills a collection of its own with generated events: leave out --input, --follow, --external and --stack-only")
-	problem(o.BeginWithSnapshot && (given["input"] || given["follow"] || given["external"] || given["stack-only"]),
-		"--snapshot fills a collection of its own with generated events: leave out --input, --follow, --external and --stack-only")
+	problem(o.BeginWithSnapshot && (given["input"] || given["follow"] || given["stack-only"]),
+		"--snapshot fills a collection of its own with generated events: leave out --input, --follow and --stack-only")
 	problem(o.Build && o.BeginWithSnapshot, "--build and --snapshot are two ways to begin with a full collection: give one of them")
 	problem(o.Before < 1, "--before %d: at least one event is needed", o.Before)
 	problem(given["before"] && !o.Build && !o.BeginWithSnapshot, "--before counts the events of --build or --snapshot: give both, or neither")
@@ -259,7 +259,7 @@ func (o Options) contradictions(given map[string]bool) []string {
 // Refuses returns why a kind of harm cannot be done in this run; empty if it can.
 func (o Options) Refuses(k chaos.Kind) string {
 	switch {
-	case o.External && k.OnServers():
+	case o.External && k.OnServers() && k != chaos.MongoStepDown:
 		return fmt.Sprintf("%s needs the embedded servers, and --external starts none: leave one of them out", k)
 	case o.Azurite && k == chaos.Blob503:
 		return fmt.Sprintf("%s is done by the in-process blob server: leave --azurite out", k)

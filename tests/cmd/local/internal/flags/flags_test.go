@@ -103,6 +103,7 @@ func TestWrongUsageSaysWhatToDo(t *testing.T) {
 		"no port":               {[]string{"--ports=mongodb"}, "a port is a number from 1 to 65535"},
 		"port out of range":     {[]string{"--ports=blob=70000"}, "a port is a number from 1 to 65535"},
 		"one port for two":      {[]string{"--ports=blob=7000,admin=7000"}, "blob has that port already"},
+		"snapshot and input":    {[]string{"--snapshot", "--input", good}, "fills a collection of its own"},
 		"external and ports":    {[]string{"--external", "--ports=standard"}, "--ports is about the embedded servers"},
 		"snapshot of a run":     {[]string{"--mongo-snapshot=x"}, "keeps the data of --stack-only"},
 		"snapshot nowhere":      {[]string{"--stack-only", "--mongo-snapshot=/nowhere/at/all"}, "no directory /nowhere/at"},
@@ -143,7 +144,7 @@ func TestOnlyTheServicesNeedSessions(t *testing.T) {
 
 func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := Parse([]string{"--external", "--chaos=mongo-stepdown@1s", "--producers=0"}, noEnv, &bytes.Buffer{})
+	_, err := Parse([]string{"--external", "--chaos=blob-503@1s", "--producers=0"}, noEnv, &bytes.Buffer{})
 	var usage *UsageError
 	require.ErrorAs(t, err, &usage)
 	require.Len(t, usage.Problems, 5, "%v", usage.Problems) // no producers, the chaos, three settings

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
@@ -62,7 +64,9 @@ func (r *runner) disturb(ctx context.Context, a chaos.Action) error {
 			servicebus.Faults{Seed: r.options.Seed, Send: bad, Receive: bad, Settle: bad, Accept: bad, Manage: bad})
 	case chaos.MongoStepDown:
 		r.event(fmt.Sprintf("mongo-stepdown: the primary steps down for %s", a.For))
-		r.stack.Mongo.StepDown(a.For)
+		if err := r.stepDown(ctx, a.For); err != nil {
+			return err
+		}
 		return r.after(ctx, a, func() {}) // the server ends it on its own
 	case chaos.Blob503:
 		r.event(fmt.Sprintf("blob-503: Blob storage is busy for %s", a.For))
@@ -72,6 +76,22 @@ func (r *runner) disturb(ctx context.Context, a chaos.Action) error {
 		return r.poison(ctx, a)
 	default:
 		return fmt.Errorf("do %s: this command does not know how", a.Kind)
+	}
+	return nil
+}
+
+// stepDown has the primary step down for a time.
+func (r *runner) stepDown(ctx context.Context, d time.Duration) error {
+	if r.stack != nil {
+		r.stack.Mongo.StepDown(d)
+		return nil
+	}
+	seconds := int64(d.Round(time.Second) / time.Second)
+	err := r.readModel.Client().Database("admin").RunCommand(ctx, bson.D{
+		{Key: "replSetStepDown", Value: max(1, seconds)}, {Key: "force", Value: true}, // also without another member
+	}).Err()
+	if err != nil {
+		return fmt.Errorf("have the primary step down: %w", err)
 	}
 	return nil
 }
