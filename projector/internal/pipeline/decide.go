@@ -54,6 +54,9 @@ type decider struct {
 	waiting    map[waitKey]*wait // guarded by mu
 	pruned     time.Time         // guarded by mu
 	lastCommit time.Time         // of any aggregate; guarded by mu
+	// steady is the first commit that is followed by others up to lastCommit, with no gap longer
+	// than half of undecidedAfter; guarded by mu.
+	steady time.Time
 }
 
 // waitReason is why an event waits.
@@ -255,6 +258,9 @@ func (d *decider) commits(now time.Time, b *batch) (committed bool) {
 		if r.Kind != apply.Applied {
 			continue
 		}
+		if now.Sub(d.lastCommit) > d.undecidedAfter/2 {
+			d.steady = now
+		}
 		d.lastCommit, committed = now, true
 		delete(d.waiting, waitKey{eventFails, "", b.changes[i].Aggregate})
 	}
@@ -273,7 +279,7 @@ func (d *decider) fails(now time.Time, b *batch, i int, err error, s *step) (bla
 	switch {
 	case !othersCommit, now.Sub(d.lastCommit) > d.undecidedAfter/2:
 		w.since = time.Time{}
-	case w.since.IsZero():
+	case w.since.Before(d.steady): // or zero
 		w.since = d.lastCommit
 	}
 	failed := now.Sub(w.first)

@@ -191,6 +191,13 @@ func TestNext(t *testing.T) {
 		"ten minutes count from an outage's end": {batch: "a1", turns: []turn{
 			failing(func(since time.Duration) bool { return since >= time.Hour }, 3*time.Hour, time.Hour+after),
 		}},
+		"they count from the end of an outage in which it was not tried": {batch: "a1", turns: []turn{
+			{pass: time.Second, results: "fails", want: "write, skip a, log"},
+			{pass: time.Second, others: always, results: "fails", want: "write, skip a"},
+			{pass: time.Second, others: always, results: "fails", want: "write, skip a"},
+			{pass: after, receives: "b1", results: "fails applied", want: "write, skip a, available, log"},
+			failing(always, 3*time.Hour, 2*after+3*time.Second),
+		}},
 		"it may fail for ever": {batch: "a1", forever: true, turns: []turn{failing(always, 3*time.Hour, 0)}},
 
 		// Missing versions.
