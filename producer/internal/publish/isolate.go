@@ -83,8 +83,8 @@ func (l *lane) isolate(ctx context.Context, whole loadedBatch, why error) error 
 	case tooLarge && !s.anyRefused, errors.Is(why, errSuspect) && s.wasSplit && allPassed:
 		p.sendFewer(whole.count() / 2) // the batch was objected to, and no single message
 		return nil
-	case s.anyRefused || errors.Is(why, errSuspect):
-		return nil
+	case s.anyRefused || !allPassed || errors.Is(why, errSuspect):
+		return nil // a message, and not the batch, may be what was refused
 	}
 	return fmt.Errorf("send %d events of session %q and %d others in one batch: %w. Each of them was accepted on its own, so the batch is "+
 		"refused: set BATCH_SCOPE=session, or lower BATCH_MESSAGES if that is set already",

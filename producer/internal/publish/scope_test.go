@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -70,6 +71,33 @@ func TestG1G2BatchesOfAPartitionedEntityHoldOneSession(t *testing.T) {
 				require.Positive(t, refusals.Load())
 				require.LessOrEqual(t, refusals.Load(), int64(attempts+learningSessions))
 			})
+		})
+	}
+}
+
+// G1 and G6: a message that is refused, and accepted later, is not mistaken for a refusal of the
+// batch in which it was.
+func TestG1G6AMessageThatIsRefusedForAWhileCondemnsNoBatch(t *testing.T) {
+	for _, scope := range []Scope{ScopeSession, ScopeMixed, ScopeAuto} {
+		virtualtime.Test(t, func(t *testing.T) {
+			var alone atomic.Int64 // attempts with the message alone
+			bus := &memoryBroker{capacity: 1000, before: func(_ context.Context, messages []string) outcome {
+				if len(messages) == 1 && messages[0] == "a1/1" && alone.Add(1) > 1 || !slices.Contains(messages, "a1/1") {
+					return stored
+				}
+				return never
+			}}
+			config := testConfig()
+			config.Scope, config.Refusals = scope, &memoryRefusals{}
+			p := start(config, bus, openFence{})
+			for n := range 30 {
+				c, progress := event(fmt.Sprintf("a%d", n%3), n/3+1, n)
+				require.NoError(t, p.Publish(t.Context(), c, progress))
+			}
+			p.Close()
+			require.NoError(t, p.Run(t.Context()))
+			require.EqualValues(t, 30, p.Progress().Published)
+			require.EqualValues(t, 2, alone.Load())
 		})
 	}
 }
