@@ -59,7 +59,7 @@ func (b *Builder) take(ctx context.Context, from bson.RawValue, size int64) (*ta
 	if len(a.queue) > 0 && !a.queue[0].from.Equal(from) {
 		a.drop()
 	}
-	if len(a.queue) == 0 && (a.ends == nil || !a.begins.Equal(from)) { // or another process has built a range meanwhile
+	if len(a.queue) == 0 && (len(a.ends) == 0 || !a.begins.Equal(from)) { // or another process has built a range meanwhile
 		ends, err := b.divide(ctx, from, size)
 		if err != nil {
 			return nil, err

@@ -83,6 +83,17 @@ func TestG3ABuildOutlastsWhatPasses(t *testing.T) {
 	}
 }
 
+// G1, G3: a build of a single range repeats it if its progress cannot be recorded for a while.
+func TestG3ABuildOfOneRangeOutlastsWhatPasses(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		begun(w, 9)
+		w.FailMongo(4, 189, "aggregate", "count")
+		code, out := buildUntil(w.Context(), w, builds("ledger"))
+		require.Zero(w, code, out)
+		require.Equal(w, 9, eventsOf(w, "totals", "all"))
+	})
+}
+
 func failing(code int, commands ...string) func(w *world.World, plug *world.Plug) func() {
 	return func(w *world.World, _ *world.Plug) func() {
 		return func() { w.FailMongo(20, code, commands...) }
