@@ -97,8 +97,13 @@ func (s *Stream) SnapshotPause(ctx context.Context, confirmed bool) error {
 	return s.ask(ctx, checkpoint.Request{Command: checkpoint.RequestPause}, present, "the snapshot is paused; `producer snapshot resume` continues it")
 }
 
-// SnapshotResume requests that a paused snapshot continues. Errors: [ErrRefused], or the services'.
+// SnapshotResume withdraws a pause that no leader has taken, or requests that a paused snapshot
+// continues. Errors: [ErrRefused], or the services'.
 func (s *Stream) SnapshotResume(ctx context.Context) error {
+	withdrawn, err := s.withdraw(ctx, checkpoint.RequestPause) // the leader would take it after this command
+	if withdrawn || err != nil {
+		return err
+	}
 	present, b, err := s.presentSnapshot(ctx)
 	switch {
 	case err != nil:
@@ -129,7 +134,7 @@ func (s *Stream) SnapshotContinue(ctx context.Context, acceptRepeats bool) error
 // SnapshotStop withdraws a request that no leader has taken, or requests that a snapshot of single
 // aggregates ends. Errors: [ErrRefused], or the services'.
 func (s *Stream) SnapshotStop(ctx context.Context) error {
-	withdrawn, err := s.withdraw(ctx)
+	withdrawn, err := s.withdraw(ctx, "")
 	if withdrawn || err != nil {
 		return err
 	}
@@ -158,12 +163,13 @@ func (s *Stream) presentSnapshot(ctx context.Context) (checkpoint.Snapshot, *che
 	return present, b, nil
 }
 
-// withdraw replaces a request that waits for a leader. It reports whether there was one.
-func (s *Stream) withdraw(ctx context.Context) (withdrawn bool, err error) {
+// withdraw replaces a request that waits for a leader, if it is that command; "" is any. It reports
+// whether there was one.
+func (s *Stream) withdraw(ctx context.Context, command checkpoint.RequestCommand) (withdrawn bool, err error) {
 	limited, cancel := s.withTimeout(ctx)
 	defer cancel()
 	request, tag, err := s.checkpoint().LastRequest(limited)
-	if err != nil || !request.Waiting() {
+	if err != nil || !request.Waiting() || command != "" && request.Command != command {
 		return false, err
 	}
 	replacement := *request

@@ -184,6 +184,8 @@ func TestSnapshotCommandsRefuseWhatWouldDoHarm(t *testing.T) {
 		require.Contains(w, snapshotCommand(w, inserts, "status").Out, "NOT TAKEN by a leader yet")
 		require.Contains(w, snapshotCommand(w, inserts, "stop").Out, "the request pause of stream \"shop.events\" is withdrawn")
 		require.NotContains(w, snapshotCommand(w, inserts, "status").Out, "NOT TAKEN")
+		require.Zero(w, snapshotCommand(w, inserts, "pause", "--yes").Code)
+		require.Contains(w, snapshotCommand(w, inserts, "resume").Out, "the request pause of stream \"shop.events\" is withdrawn")
 		w.StartProducer("second", inserts)
 		w.Published()
 	})
