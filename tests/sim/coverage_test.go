@@ -42,6 +42,7 @@ type coverage struct {
 	broker   coverageOfBroker
 	single   coverageOfSingles
 	programs coverageOfPrograms
+	packs    coverageOfPacks
 }
 
 // guarded finds in the log how many events a projector recognised as applied before, which it logs
@@ -127,6 +128,7 @@ func (c *coverage) add(w *world) {
 	c.broker.add(w, run)
 	c.single.add(w, run)
 	c.programs.add(w)
+	c.packs.add(w)
 	for _, g := range run.Garbage {
 		if g.Aggregate == "" {
 			c.Unnamed++
@@ -184,6 +186,6 @@ func TestCoverageMissesWhatItHasNotMet(t *testing.T) {
 }
 
 func (c *coverage) String() string {
-	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage without an aggregate:%d poison dropped:%d poison fixed:%d writes while two streams had two leaders:%d messages where streams share aggregates:%d of them below an earlier one:%d upgrades of MongoDB:%d collections replaced:%d checkpoints taken back:%d aggregates repaired:%d versions built and switched to:%d versions dropped:%d rows of snapshots:%d rows that repeat events:%d histories lost:%d commands for snapshots:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s%s%s",
-		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Unnamed, c.Dropped, c.Fixed, c.Shared, c.OfTwo, c.Below, c.Upgrades, c.Replaced, c.Rewound, c.Repaired, c.Switched, c.VersionsDropped, c.Rows, c.Repeats, c.Losses, c.Commanded, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker, c.single, c.programs)
+	return fmt.Sprintf("messages:%d takeovers:%d repeats recognised:%d repeats forgotten:%d late:%d stopped by the guard:%d updates of the read model:%d garbage that parks:%d garbage without an aggregate:%d poison dropped:%d poison fixed:%d writes while two streams had two leaders:%d messages where streams share aggregates:%d of them below an earlier one:%d upgrades of MongoDB:%d collections replaced:%d checkpoints taken back:%d aggregates repaired:%d versions built and switched to:%d versions dropped:%d rows of snapshots:%d rows that repeat events:%d histories lost:%d commands for snapshots:%d slow openings:%d looked up later:%d looked up when gone:%d given up without an image:%d parked by a producer:%d left out:%d%s%s%s%s%s",
+		c.Messages, c.Takeovers, c.Recognised, c.Forgotten, c.Late, c.Guarded, c.Applied, c.Parking, c.Unnamed, c.Dropped, c.Fixed, c.Shared, c.OfTwo, c.Below, c.Upgrades, c.Replaced, c.Rewound, c.Repaired, c.Switched, c.VersionsDropped, c.Rows, c.Repeats, c.Losses, c.Commanded, c.OpenedLate, c.Later, c.Gone, c.Expired, c.Parked, c.LeftOut, c.refusing, c.broker, c.single, c.programs, c.packs)
 }

@@ -116,6 +116,8 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		w.loseHistory(a, step)
 	case plan.CommandSnapshot:
 		w.commandSnapshot(step)
+	case plan.CommandPacks:
+		w.commandPacks(step)
 	case plan.ExpireImages:
 		w.mongo.ExpireImages()
 	case plan.StepDown:

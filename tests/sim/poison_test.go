@@ -139,14 +139,6 @@ func (w *world) poisoned(ctx context.Context, step plan.Step, commits []history.
 	}
 }
 
-// asideOf reads what was set aside, before the replay.
-func (w *world) asideOf() (aside []checker.Aside) {
-	for _, m := range w.bus.PeekDeadLetters(subPath, 10_000) {
-		aside = append(aside, checker.Aside{MessageID: w.record.Event(m.MessageID), Session: m.SessionID, Reason: m.Reason, Description: m.Description})
-	}
-	return aside
-}
-
 // look records what is visible beside the poison, before the fix.
 func (w *world) look() {
 	before, err := witness.ReadTimeline(w.Context(), w.readModel())

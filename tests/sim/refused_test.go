@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/commandline"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
@@ -23,9 +22,7 @@ var outcomes = map[string]servicebus.Outcome{
 
 // refuseMessage makes Service Bus permanently refuse one message: that never ends.
 func (w *world) refuseMessage(step plan.Step) {
-	w.bus.AnswerSendsOf(func(a servicebus.Accepted) bool {
-		return a.Properties[envelope.PropSubject] == step.Aggregate && a.Properties[envelope.PropVersion] == step.Before+1
-	}, servicebus.Answer{Outcome: outcomes[step.Answer], Detach: step.Answer == plan.Detached, Condition: step.Condition})
+	w.bus.AnswerSendsOf(carries(step.Aggregate, step.Before+1), servicebus.Answer{Outcome: outcomes[step.Answer], Detach: step.Answer == plan.Detached, Condition: step.Condition})
 	w.work.Go(func() { w.around(w.Context(), step, fine) })
 }
 

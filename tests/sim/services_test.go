@@ -211,6 +211,9 @@ func (w *world) producerConfigs() (all []producer.Config) {
 	if s.OnRefused != "" {
 		c.OnRefused, c.ClaimContainer = s.OnRefused, claims
 	}
+	if s.PackEvents > 0 {
+		c.Pack, c.PackEvents, c.PackBytes = "auto", s.PackEvents, s.PackBytes
+	}
 	if s.OnReplaced != "" {
 		c.OnCollectionReplaced = s.OnReplaced
 	}

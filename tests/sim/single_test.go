@@ -182,7 +182,7 @@ func disturbs(step plan.Step) bool {
 	case plan.Kill, plan.Stop, plan.HoldAndKill, plan.Hang, plan.Cut, plan.Isolate, plan.LoseAnswers, plan.DelayRequests:
 		return !isProducer(step)
 	case plan.KillProducers, plan.KillCursors, plan.UpgradeMongo, plan.StorageFails, plan.LoseAcks, plan.RefuseSends, plan.BreakLease,
-		plan.OvertakeWrite, plan.BusySends, plan.AnswerSends, plan.SlowOpening, plan.RefuseMessage, plan.ExpireImages, plan.LoseHistory, plan.CommandSnapshot,
+		plan.OvertakeWrite, plan.BusySends, plan.AnswerSends, plan.SlowOpening, plan.RefuseMessage, plan.ExpireImages, plan.LoseHistory, plan.CommandSnapshot, plan.CommandPacks,
 		plan.ReplaceCollection, plan.RefuseSession, plan.RefusePartition, // of what comes before the broker
 		plan.Poison, plan.RefuseDocument, plan.HangProjection, plan.PoisonProgram: // of single aggregates
 		return false

@@ -44,8 +44,9 @@ func (w *world) usedUp(step plan.Step) {
 	switch step.Kind {
 	case plan.TakeOut:
 		reason := map[string]string{plan.UsedUp: servicebus.UsedUp, plan.Expired: servicebus.Expired}[step.Answer]
+		taken := carries(step.Aggregate, step.Before+1)
 		end, err := w.bus.TakeOut(subPath, func(m servicebus.Accepted) string {
-			if a := witness.Accepted(m); a.Aggregate == step.Aggregate && a.Version == step.Before+1 {
+			if taken(m) {
 				return reason
 			}
 			return ""

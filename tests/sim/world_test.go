@@ -78,6 +78,7 @@ type world struct {
 
 	refusals *refusals
 	versions versions
+	packs    packs
 	singles  singles
 	programs programs
 	deaths   int         // of projectors, of deadly events; the driver's goroutine alone
@@ -131,7 +132,12 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	}}}, servicebus.Options{})
 	require.NoError(t, err)
 	w.bus.Observe(func(a servicebus.Accepted) {
-		for _, e := range witness.Events(a) {
+		events := witness.Events(a)
+		if len(events) > 1 {
+			w.packs.sent.Add(1)
+			w.packs.events.Add(int64(len(events)))
+		}
+		for _, e := range events {
 			w.record.Accept(e)
 		}
 	})

@@ -90,7 +90,7 @@ func (s *Server) TakeOut(entity string, of func(Accepted) (reason string)) (end 
 		return nil, fmt.Errorf("take messages out: %w", err)
 	}
 	return e.TakeOut(func(p *broker.Payload) string {
-		a := Accepted{Entity: entity, MessageID: p.MessageID, SessionID: p.SessionID, Size: len(p.Body)}
+		a := Accepted{Entity: entity, MessageID: p.MessageID, SessionID: p.SessionID, Size: len(p.Body), Encoded: p.Body}
 		a.readProperties(p.Body)
 		return of(a)
 	}), nil

@@ -216,6 +216,8 @@ type Message struct {
 	SessionID      string
 	Reason         string
 	Description    string
+	// Encoded is the AMQP message as the broker keeps it. It must not be changed.
+	Encoded []byte
 }
 
 // PeekDeadLetters returns up to limit messages of the entity's dead-letter queue in order; none
@@ -230,7 +232,7 @@ func (s *Server) PeekDeadLetters(entity string, limit int) []Message {
 	for _, d := range e.Peek(-1, limit, nil) {
 		out = append(out, Message{
 			SequenceNumber: d.SequenceNumber, MessageID: d.MessageID, SessionID: d.SessionID,
-			Reason: d.DeadLetter.Reason, Description: d.DeadLetter.Description,
+			Reason: d.DeadLetter.Reason, Description: d.DeadLetter.Description, Encoded: d.Body,
 		})
 	}
 	return out

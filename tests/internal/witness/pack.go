@@ -16,13 +16,7 @@ func Events(a servicebus.Accepted) []servicebus.Accepted {
 	if _, listed := a.Properties["pack"]; !listed {
 		return []servicebus.Accepted{a}
 	}
-	var m amqp.Message
-	if m.UnmarshalBinary(encoded) != nil || m.Properties == nil || m.Properties.ContentType == nil {
-		return []servicebus.Accepted{a}
-	}
-	contents, isPack := envelope.Unpack(&azservicebus.ReceivedMessage{
-		MessageID: a.MessageID, ContentType: m.Properties.ContentType, ApplicationProperties: a.Properties, Body: m.GetData(),
-	})
+	contents, isPack := unpack(a.MessageID, encoded)
 	if !isPack {
 		return []servicebus.Accepted{a}
 	}
@@ -32,4 +26,31 @@ func Events(a servicebus.Accepted) []servicebus.Accepted {
 		events[i].MessageID, events[i].Properties, events[i].Size = c.MessageID, c.ApplicationProperties, len(c.Body)
 	}
 	return events
+}
+
+// Letters returns a dead letter, or, of a pack, its events, each as if it had been dead-lettered
+// alone. They hold no content.
+func Letters(m servicebus.Message) []servicebus.Message {
+	encoded := m.Encoded
+	m.Encoded = nil
+	contents, isPack := unpack(m.MessageID, encoded)
+	if !isPack {
+		return []servicebus.Message{m}
+	}
+	events := make([]servicebus.Message, len(contents))
+	for i, c := range contents {
+		events[i] = m
+		events[i].MessageID = c.MessageID
+	}
+	return events
+}
+
+func unpack(messageID string, encoded []byte) (events []*azservicebus.ReceivedMessage, isPack bool) {
+	var m amqp.Message
+	if m.UnmarshalBinary(encoded) != nil || m.Properties == nil || m.Properties.ContentType == nil {
+		return nil, false
+	}
+	return envelope.Unpack(&azservicebus.ReceivedMessage{
+		MessageID: messageID, ContentType: m.Properties.ContentType, ApplicationProperties: m.ApplicationProperties, Body: m.GetData(),
+	})
 }

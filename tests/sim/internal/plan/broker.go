@@ -31,7 +31,7 @@ func (d *drawing) broker(r *rand.Rand) {
 	// In a shared session, what is refused may fill the room; with nothing else to apply anywhere,
 	// it cannot be known that it fails alone, and it is not parked.
 	shared := s.SessionKey != envelope.SessionKey{}
-	if large && !(shared && slices.ContainsFunc(d.plan.Steps, func(s Step) bool { return s.Kind == RefuseDocument })) {
+	if large && s.PackEvents == 0 && !(shared && slices.ContainsFunc(d.plan.Steps, func(s Step) bool { return s.Kind == RefuseDocument })) {
 		s.BodyKiB, s.BodiesInHand = body, fit
 		d.garbage = 0 // behind a small message, a burst of larger ones may exceed the room once
 	}

@@ -35,6 +35,7 @@ func DrawWith(seed uint64, feature string) Plan {
 	}
 	d.plan.Seed = seed
 	d.settings(seed)
+	d.packs(rand.New(rand.NewPCG(seed, 0x9c)))
 	d.plan.Bursts = d.workload(rand.New(rand.NewPCG(seed, 0x17)))
 	d.steps()
 	if feature == "" {

@@ -140,6 +140,7 @@ var needs = map[Kind]string{
 	FailAnswers: "answer chance for program", KillProgram: "of program", PoisonProgram: "aggregate total manner program",
 	LoseHistory:     "for",
 	CommandSnapshot: "stream command",
+	CommandPacks:    "stream command",
 	SlowCheckpoints: "times for", FailCheckpoints: "times code",
 	RefusePartition: "times answer condition for", RefuseCollection: "collection code for",
 }

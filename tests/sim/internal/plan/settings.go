@@ -99,6 +99,9 @@ type Settings struct {
 	Snapshot      string `json:"snapshot,omitempty"`
 	SnapshotChunk int    `json:"snapshotChunk,omitempty"`
 	SnapshotRate  int    `json:"snapshotRate,omitempty"`
+	// PackEvents is PACK_EVENTS and PackBytes PACK_BYTES; 0: PACK=off.
+	PackEvents int `json:"packEvents,omitempty"`
+	PackBytes  int `json:"packBytes,omitempty"`
 }
 
 // StreamNames returns the names of the run's streams.
@@ -146,7 +149,7 @@ func (s Settings) String() string {
 	return s.story() + fmt.Sprintf("%d producers of %s (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
 		"%d projectors of %s (%d sessions on %d connections, receiver %s, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB %s and %s to storage",
 		s.Producers, streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
-		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip) + s.checkpoints() + s.broker() + s.snapshot()
+		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip) + s.checkpoints() + s.broker() + s.snapshot() + s.packed()
 }
 
 func seconds(n int) Duration { return Duration{time.Duration(n) * time.Second} }

@@ -56,6 +56,6 @@ func (s Step) stores() string {
 	case FailCheckpoints:
 		return fmt.Sprintf("MongoDB does %d writes of the checkpoint and answers with write concern error %d", s.Times, s.Code)
 	default:
-		return string(s.Kind)
+		return s.packs()
 	}
 }
