@@ -106,7 +106,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 	}
 	s.pipeline = pipeline.New(pipeline.Options{
 		Program: s.program, Projection: chosen, Applier: s.applier, Remote: s.remote, Database: s.mongo.Database(cfg.Database), Bodies: bodies,
-		Entity: cfg.entity(), Batch: cfg.ReceiveBatch, MaxDeliveries: cfg.MaxDeliveries, Administer: s.administer,
+		Entity: cfg.entity(), Batch: cfg.ReceiveBatch, MaxDeliveries: cfg.MaxDeliveries, AnswerBytes: cfg.answerBytes(), Administer: s.administer,
 		ApplyTimeout: cfg.ApplyTimeout, SettleTimeout: cfg.SettleTimeout, UndecidedAfter: cfg.UndecidedAfter, VersionGapWait: cfg.VersionGapWait,
 		Logger: s.log, Metrics: s.metrics, Tracer: opts.Tracer,
 	})

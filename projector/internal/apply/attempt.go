@@ -18,8 +18,9 @@ type Attempt struct {
 	// Skip are aggregates whose changes are left pending.
 	Skip map[string]bool
 	// Answer, if set, returns what a projection in another process has answered for the change with
-	// that index in the batch. The projection itself is not called then.
-	Answer func(index int) ([]projection.Write, error)
+	// that index in the batch. The projection itself is not called then, and a change without an
+	// answer is left pending.
+	Answer func(index int) (writes []projection.Write, answered bool, err error)
 }
 
 func (t Attempt) full(planned int) bool { return t.Limit > 0 && planned >= t.Limit }

@@ -19,7 +19,7 @@ import (
 // that is delivered twice may be completed only once its change is committed; behind a gap of
 // versions inside the batch, since only the guard shows what the first change behind the gap may
 // follow; beside a row of a snapshot, which the guard may show to be a duplicate; from a change
-// whose body was not fetched; above a [Gap], while those below it may close it; and behind a change
+// whose body was not fetched, or for which a program has no answer yet; above a [Gap], while those below it may close it; and behind a change
 // of another stream, because a write is guarded by the position of one stream, and both are applied
 // in the order in which they came.
 func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
@@ -62,7 +62,15 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 		switch {
 		case a.skip != "" && c.MessageID == a.skip:
 		case t.Answer != nil:
-			_, writes, err = checked(a.projection, *c, func() ([]projection.Write, error) { return t.Answer(i) })
+			answered := true
+			_, writes, err = checked(a.projection, *c, func() (given []projection.Write, err error) {
+				given, answered, err = t.Answer(i)
+				return given, err
+			})
+			if !answered {
+				blocked[c.Aggregate] = true
+				continue
+			}
 		default:
 			writes, err = a.calls.project(ctx, a.projection, c)
 		}

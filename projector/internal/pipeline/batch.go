@@ -8,7 +8,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -18,14 +17,13 @@ type batch struct {
 	changes  []envelope.Change
 	results  []apply.Result
 
-	deliveries   uint32       // the highest delivery count of the messages that were received last
-	lastDelivery bool         // one of them is to park its aggregate, because of its delivery count
-	spans        *spans       // nil: not traced
-	fetched      *fetchedBody // the one body of a claim check that is in memory, or nil
-	// answers are those of a projection in another process, while the batch is in hand.
-	answers map[*azservicebus.ReceivedMessage]*remote.Outcome
-	packs   map[*azservicebus.ReceivedMessage]*pack // by the messages of their events
-	most    int                                     // the most changes that are written at once
+	deliveries   uint32                                  // the highest delivery count of the messages that were received last
+	lastDelivery bool                                    // one of them is to park its aggregate, because of its delivery count
+	spans        *spans                                  // nil: not traced
+	fetched      *fetchedBody                            // the one body of a claim check that is in memory, or nil
+	answers      *answers                                // the session's; nil: the projection is part of this process
+	packs        map[*azservicebus.ReceivedMessage]*pack // by the messages of their events
+	most         int                                     // the most changes that are written at once
 	// oneByOne is set if a pack was delivered so often that its events are tried one by one.
 	oneByOne bool
 	round
@@ -188,7 +186,7 @@ func (b *batch) dropDecided() (progress bool) {
 			r = apply.Result{} // the applied change may be the one that was missing
 		}
 		if decided(r) {
-			delete(b.answers, b.messages[i])
+			b.answers.drop(b.messages[i])
 			continue
 		}
 		if r.Kind == apply.Gap {
@@ -230,8 +228,9 @@ func (b *batch) first() iter.Seq[int] {
 	}
 }
 
-// bytes returns the size of the messages' bodies.
-func (b *batch) bytes() (n int) {
+// bytes returns the size of the messages' bodies, and of the answers for them.
+func (b *batch) bytes() int {
+	n := b.answers.size()
 	for _, m := range b.messages {
 		n += len(m.Body)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
@@ -21,6 +22,7 @@ type handler struct {
 	*Pipeline
 	session    *sessions.Session
 	completing completion
+	answers    *answers // of the projection's program; nil without one
 
 	// deferred holds the messages that wait: their aggregates fail for reasons of their own, miss a
 	// version, or cannot get a body. They stay in hand, in their order, neither applied nor
@@ -48,6 +50,9 @@ var errNoProgress = errors.New("a batch was applied, and no message of it was de
 // completed is settled while the next one is received and applied.
 func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions.Session) (err error) {
 	h := &handler{Pipeline: p, session: session, deferred: &batch{}}
+	if p.opts.Remote != nil {
+		h.answers = &answers{of: make(map[*azservicebus.ReceivedMessage]*remote.Outcome), room: p.opts.AnswerBytes}
+	}
 	defer func() {
 		if errors.Is(err, sessions.ErrRelease) && session.ReleaseAfter(h.completing.wait) {
 			return
@@ -77,6 +82,7 @@ func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions
 		b.spans = follow(receiving, p.opts.Tracer, p.opts.Entity.String(), called, b)
 		h.joined = h.deferred.len() > 0
 		b = join(h.deferred, b)
+		b.answers = h.answers
 		h.deferred = &batch{}
 		err = h.finish(receiving, applying, b)
 		b.dropBody()

@@ -35,6 +35,7 @@ type Options struct {
 
 	Entity        azure.Entity                  // received from
 	Batch         int                           // the most events that are applied at once
+	AnswerBytes   int                           // of a program's answers that a session keeps
 	MaxDeliveries int                           // its MaxDeliveryCount; 0: ask for it
 	Administer    func() (*admin.Client, error) // opens the client to ask with
 

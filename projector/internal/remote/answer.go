@@ -11,6 +11,8 @@ import (
 // Outcome is what a program answered for one event: its writes, or why it has no writes.
 type Outcome struct {
 	Writes []projection.Write
+	// Bytes is the size of the result in the answer.
+	Bytes int
 	// Err is a [projection.ErrPermanent] if the event can never be projected; with any other error
 	// it can be asked for again.
 	Err error
@@ -51,6 +53,7 @@ func readAnswer(body []byte, n int, hash string) ([]Outcome, error) {
 }
 
 func readResult(n node, index int) (out Outcome, err error) {
+	out.Bytes = len(n.raw)
 	o := n.object("it")
 	if id := o.text("id"); o.err == nil && id != strconv.Itoa(index) {
 		o.fail("has the id %q: results are in the order of the events", shorten(id))

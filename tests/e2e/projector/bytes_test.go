@@ -1,7 +1,12 @@
 package projector_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -56,4 +63,59 @@ func fields(document bson.Raw) (d bson.D) {
 		panic(err)
 	}
 	return d
+}
+
+// G1, G5: the answers that a projector keeps of a projection's program are within
+// MAX_IN_FLIGHT_BYTES: it asks again for the others, for as many as fit. An event whose answer is
+// larger alone is applied too.
+func TestG1G5AProgramsAnswersAreKeptWithinMaxInFlightBytes(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		const aggregates, each, size, room = 4, 20, 200_000, 8 << 20
+		const fit = room / 8 / size // a quarter is for answers, and each of two sessions has half
+		var sizes []int
+		p := verbose{size}
+		g := w.StartProgram(p)
+		defer g.End()
+		next := w.Serves(p)
+		g.Replace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			var events []json.RawMessage
+			if json.Unmarshal(body, &events) == nil {
+				sizes = append(sizes, len(events)) // one session asks
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			next.ServeHTTP(w, r)
+		}))
+		changes := []envelope.Change{event("large", 1, "Large")}
+		for n := 1; n <= each; n++ {
+			for a := range aggregates {
+				changes = append(changes, event(fmt.Sprintf("a%d", a), n, "T"))
+			}
+		}
+		inOneSession(w, changes...)
+		running := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+			g.Runs(p.Name())(c, o)
+			c.MaxInFlightBytes, c.MaxSessions = room, 2
+		})
+		w.Completed(len(changes))
+		_, err := running.End()
+		require.NoError(w, err)
+		require.LessOrEqual(w, slices.Max(sizes), 2*fit, "events of one call: %d", sizes)
+		require.Less(w, len(sizes), len(changes)/2, "one by one would be slow")
+		require.Equal(w, aggregates, strings.Count(contents(w, p), fmt.Sprintf(`"events": {"$numberLong":"%d"}`, each)))
+	})
+}
+
+// verbose writes a large document for each event.
+type verbose struct{ size int }
+
+func (verbose) Name() string       { return "verbose" }
+func (verbose) Collection() string { return "verbose" }
+
+func (v verbose) Project(e projection.Event) ([]projection.Write, error) {
+	size := v.size
+	if e.Type == "Large" {
+		size *= 10
+	}
+	return []projection.Write{projection.Update("verbose", e.Aggregate, projection.Inc("events", 1), projection.Set("pad", strings.Repeat("x", size)))}, nil
 }
