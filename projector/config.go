@@ -90,8 +90,8 @@ type Config struct {
 	// ReceiveBatch is how many messages of a session are received and applied at once, 1 to 1000.
 	ReceiveBatch int `envconfig:"RECEIVE_BATCH" default:"100"`
 	// MaxInFlightBytes is about how many bytes of messages this replica holds: if messages are
-	// large, fewer are received at once. Answers of a projection's program are within it. 0 is a quarter of the container's memory limit, and
-	// without a limit 256 MiB.
+	// large, fewer are received at once. Answers of a projection's program are within it. 0 is a
+	// quarter of the container's memory limit, and without a limit 256 MiB.
 	MaxInFlightBytes int64 `envconfig:"MAX_IN_FLIGHT_BYTES" default:"0"`
 	// SessionIdle is how long a session without messages is kept, provided that another worker of
 	// this replica has sought a session for that long and found none. Otherwise the session is
@@ -181,8 +181,8 @@ func (c *Config) maxInFlightBytes() int64 {
 	return 256 << 20
 }
 
-// answerBytes is how many bytes of answers a session keeps: messages take three of the four parts of
-// its share, as they arrive, are applied and are completed.
+// answerBytes is how many bytes of answers a session keeps: messages take three quarters of its
+// share, as they arrive, are applied and are completed.
 func (c *Config) answerBytes() int { return max(int(c.maxInFlightBytes())/(4*c.MaxSessions), 1) }
 
 // entity returns the entity to receive from.

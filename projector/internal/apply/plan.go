@@ -19,9 +19,9 @@ import (
 // that is delivered twice may be completed only once its change is committed; behind a gap of
 // versions inside the batch, since only the guard shows what the first change behind the gap may
 // follow; beside a row of a snapshot, which the guard may show to be a duplicate; from a change
-// whose body was not fetched, or for which a program has no answer yet; above a [Gap], while those below it may close it; and behind a change
-// of another stream, because a write is guarded by the position of one stream, and both are applied
-// in the order in which they came.
+// whose body was not fetched, or for which a program has no answer yet; above a [Gap], while those
+// below it may close it; and behind a change of another stream, because a write is guarded by the
+// position of one stream, and both are applied in the order in which they came.
 func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change, results []Result) (groups []*group, decided []decision, failures []Failure) {
 	type key struct{ aggregate, stream string } // positions of two streams cannot be compared
 	byAggregate := make(map[string]*group)

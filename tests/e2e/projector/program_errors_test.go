@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -124,6 +126,49 @@ func TestG5AProgramsPoisonIsFoundInItsCall(t *testing.T) {
 			})
 		})
 	}
+}
+
+// G5: an event whose call is not answered is called for again once that call has timed out. The
+// time-out is no failure of the next attempt, which would park the event: UNDECIDED_AFTER is over.
+func TestG5ALateTimeoutParksNothing(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		g, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = 9 * time.Second })
+		defer end()
+		const hanging = 8
+		hung := map[string]bool{} // by aggregate; guarded by mu
+		var mu sync.Mutex
+		works := g.Replace(nil)
+		g.Replace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			var events []struct{ Subject string }
+			_ = json.Unmarshal(body, &events) // a GET has none
+			mu.Lock()
+			hangs := len(events) == 1 && strings.HasPrefix(events[0].Subject, "hangs") && !hung[events[0].Subject]
+			if hangs {
+				hung[events[0].Subject] = true
+			}
+			mu.Unlock()
+			if hangs {
+				<-r.Context().Done()
+				panic(http.ErrAbortHandler)
+			}
+			works.ServeHTTP(w, r)
+		}))
+		for n := 1; n <= 40; n++ { // others pass
+			changes := []envelope.Change{event("neighbour", n, "T")}
+			if n <= hanging {
+				changes = append(changes, event(fmt.Sprint("hangs", n), 1, "T"))
+			}
+			publish(w, changes...)
+			w.Pass(time.Second)
+		}
+		w.Completed(40 + hanging)
+		require.Len(w, hung, hanging)
+		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
 }
 
 // G5: while no event passes, nothing is parked or dead-lettered, no delivery count rises, and the
