@@ -23,6 +23,7 @@ type isolator struct {
 	pending    map[*backlog][]*part
 	sessions   []*backlog // the keys of pending, in order
 	wasSplit   bool       // the batch was objected to and sent in parts
+	wasPending bool       // a part was not accepted at once
 	anyRefused bool       // a message was refused and parked
 	lastError  error      // of the last attempt
 	// lastProgress is the latest count of acknowledged batches, and the time at which it last
@@ -55,18 +56,29 @@ func (l *lane) isolate(ctx context.Context, whole loadedBatch, why error) error 
 		}
 		return err
 	}
-	for _, session := range whole.sessions {
-		if s.pending[session] == nil {
-			l.dispatcher.release(session)
+	if s.wasPending {
+		for _, session := range whole.sessions {
+			if s.pending[session] == nil {
+				l.dispatcher.release(session)
+			}
 		}
+		if err := s.sendUntilDecided(ctx); err != nil {
+			return err
+		}
+		return s.conclude(whole, why)
 	}
-	allPassed := len(s.sessions) == 0
-	if err := s.sendUntilDecided(ctx); err != nil {
-		return err
-	}
+	err := s.conclude(whole, why) // before another lane fills the next batch of these sessions
+	l.dispatcher.release(whole.sessions...)
+	return err
+}
+
+// conclude limits later batches if this one was objected to as a whole. The error is that of a
+// batch which was refused although each of its messages was accepted.
+func (s *isolator) conclude(whole loadedBatch, why error) error {
+	p := s.lane.publisher
 	said, ok := errors.AsType[*amqp.Error](why)
 	tooLarge := ok && said.Condition == amqp.ErrCondMessageSizeExceeded
-	if s.wasSplit && allPassed && !tooLarge {
+	if s.wasSplit && !s.wasPending && !tooLarge {
 		explained, known := p.sessions.refused(len(whole.sessions), errors.Is(why, broker.ErrRefused))
 		if explained && !known {
 			p.log.Info("Service Bus accepts each session of a batch, but not the batch, as a partitioned entity does; from now on a batch holds one session",
@@ -80,10 +92,10 @@ func (l *lane) isolate(ctx context.Context, whole loadedBatch, why error) error 
 	case whole.events != nil && s.wasSplit && !s.anyRefused: // the messages were objected to, and no single event
 		p.packEvents.Store(max(int64(slices.Max(whole.events)/2), 1))
 		return nil
-	case tooLarge && !s.anyRefused, errors.Is(why, errSuspect) && s.wasSplit && allPassed:
+	case tooLarge && !s.anyRefused, errors.Is(why, errSuspect) && s.wasSplit && !s.wasPending:
 		p.sendFewer(whole.count() / 2) // the batch was objected to, and no single message
 		return nil
-	case s.anyRefused || !allPassed || errors.Is(why, errSuspect):
+	case s.wasPending || errors.Is(why, errSuspect):
 		return nil // a message, and not the batch, may be what was refused
 	}
 	return fmt.Errorf("send %d events of session %q and %d others in one batch: %w. Each of them was accepted on its own, so the batch is "+
@@ -109,6 +121,7 @@ func (s *isolator) start(ctx context.Context, whole loadedBatch, why error) erro
 
 // addPending queues a part until everything before it in its session is decided.
 func (s *isolator) addPending(b loadedBatch) {
+	s.wasPending = true
 	session := b.sessions[0]
 	if s.pending[session] == nil {
 		s.sessions = append(s.sessions, session)
