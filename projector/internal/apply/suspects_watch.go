@@ -32,10 +32,6 @@ const (
 	cautious = 15 * time.Minute
 	// freshFor bounds the age of what is known of suspects while events in hand are recorded.
 	freshFor = time.Second
-	// forgetTimeout bounds the removal of a record.
-	forgetTimeout = 5 * time.Second
-	// wholeTrial is the whole of the trial semaphore.
-	wholeTrial = 1 << 30
 )
 
 // Watch finds the events whose projection ends the process of its projector: a recursion
@@ -143,14 +139,17 @@ func (w *Watch) End(ctx context.Context) error {
 	if w.off.Swap(true) {
 		return nil
 	}
-	_, err := w.collection.DeleteMany(ctx, bson.D{{Key: "process", Value: w.self.ID}})
+	return w.unregister(ctx, w.self)
+}
+
+// unregister removes the records of a process: what it had in hand first, because without the
+// record of the process nothing would remove that.
+func (w *Watch) unregister(ctx context.Context, p process) error {
+	_, err := w.collection.DeleteMany(ctx, bson.D{{Key: "process", Value: p.ID}})
 	if err == nil {
-		_, err = w.collection.DeleteOne(ctx, bson.D{{Key: "_id", Value: w.self.ID}})
+		_, err = w.collection.DeleteOne(ctx, bson.D{{Key: "_id", Value: p.ID}})
 	}
-	if err != nil {
-		return fmt.Errorf("record the stop in %s: %w", w.collection.Name(), err)
-	}
-	return nil
+	return w.failed("write", err)
 }
 
 // look shows that this process runs, and judges those that have ended.
@@ -161,14 +160,14 @@ func (w *Watch) look(ctx context.Context, begins bool) error {
 		{Key: "$currentDate", Value: bson.D{{Key: "seen", Value: true}}},
 	}, options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After)).Decode(&self)
 	if err != nil {
-		return fmt.Errorf("record the process in %s: %w", w.collection.Name(), err)
+		return w.failed("write", err)
 	}
 	w.seen.Store(self.Seen.UnixMilli())
 	if err := w.remove(ctx); err != nil {
 		return err
 	}
 	var processes []process
-	if err := w.find(ctx, kindProcess, &processes); err != nil {
+	if err := w.find(ctx, "kind", kindProcess, &processes); err != nil {
 		return err
 	}
 	for _, p := range processes {
@@ -184,13 +183,9 @@ func (w *Watch) look(ctx context.Context, begins bool) error {
 // bury makes suspects of the events that an ended process had in hand, and removes its records. It
 // may be interrupted, and repeated by another process at the same time.
 func (w *Watch) bury(ctx context.Context, p process) error {
-	cursor, err := w.collection.Find(ctx, bson.D{{Key: "process", Value: p.ID}})
 	var left []inHandRecord
-	if err == nil {
-		err = cursor.All(ctx, &left)
-	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", w.collection.Name(), err)
+	if err := w.find(ctx, "process", p.ID, &left); err != nil {
+		return err
 	}
 	var models []mongo.WriteModel
 	for _, l := range left {
@@ -210,13 +205,10 @@ func (w *Watch) bury(ctx context.Context, p process) error {
 	models = append(models, mongo.NewUpdateOneModel().SetUpsert(true).SetFilter(bson.D{{Key: "_id", Value: kindCaution}}).
 		SetUpdate(bson.D{{Key: "$max", Value: bson.D{{Key: "until", Value: w.now().Add(cautious)}}}}))
 	if _, err := w.collection.BulkWrite(ctx, models); err != nil {
-		return fmt.Errorf("write %s: %w", w.collection.Name(), err)
+		return w.failed("write", err)
 	}
-	if _, err := w.collection.DeleteMany(ctx, bson.D{{Key: "process", Value: p.ID}}); err != nil {
-		return fmt.Errorf("write %s: %w", w.collection.Name(), err)
-	}
-	if _, err := w.collection.DeleteOne(ctx, bson.D{{Key: "_id", Value: p.ID}}); err != nil {
-		return fmt.Errorf("write %s: %w", w.collection.Name(), err)
+	if err := w.unregister(ctx, p); err != nil {
+		return err
 	}
 	w.log.Warn("a projector has ended without stopping; events in hand are recorded for some time, to find one that ends its process",
 		"ended", p.Instance, telemetry.KeyFor, cautious.String())
@@ -234,10 +226,10 @@ func (w *Watch) learn(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", w.collection.Name(), err)
+		return w.failed("read", err)
 	}
 	var suspects []Suspect
-	if err := w.find(ctx, kindSuspect, &suspects); err != nil {
+	if err := w.find(ctx, "kind", kindSuspect, &suspects); err != nil {
 		return err
 	}
 	k := &knowledge{
@@ -258,15 +250,21 @@ func (w *Watch) learn(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watch) find(ctx context.Context, kind string, into any) error {
-	cursor, err := w.collection.Find(ctx, bson.D{{Key: "kind", Value: kind}})
+// find reads the records whose field has this value.
+func (w *Watch) find(ctx context.Context, field string, value, into any) error {
+	cursor, err := w.collection.Find(ctx, bson.D{{Key: field, Value: value}})
 	if err == nil {
 		err = cursor.All(ctx, into)
 	}
-	if err != nil {
-		return fmt.Errorf("read %s: %w", w.collection.Name(), err)
+	return w.failed("read", err)
+}
+
+// failed returns the error of an access to the collection; nil without one.
+func (w *Watch) failed(verb string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s %s: %w", verb, w.collection.Name(), err)
 }
 
 // Known is what is known of the suspects, read again if it is old and events in hand are recorded.
@@ -292,117 +290,5 @@ func (k Known) Suspect(c *envelope.Change) bool { return k.suspects[c.MessageID]
 
 // Condemned returns the condemned event of an aggregate; nil without one.
 func (k Known) Condemned(aggregate string) *Suspect { return k.condemned[aggregate] }
-
-// Enter waits until no suspect is tried, and records the events that inHand returns, if that is
-// needed. leave must be called once the projection has them no longer; it is never nil.
-func (w *Watch) Enter(ctx context.Context, inHand func() []*envelope.Change) (leave func(), err error) {
-	if w == nil {
-		return func() {}, nil
-	}
-	if err := w.trial.Acquire(ctx, 1); err != nil {
-		return func() {}, fmt.Errorf("wait for a suspect event: %w", context.Cause(ctx))
-	}
-	forget := func() {}
-	if k := w.known.Load(); k != nil && k.cautious {
-		if forget, err = w.record(ctx, false, inHand()...); err != nil {
-			w.trial.Release(1)
-			return func() {}, err
-		}
-	}
-	return func() {
-		w.trial.Release(1)
-		forget()
-	}, nil
-}
-
-// TryAlone calls try with the record of one event, while the projection has no other that is not
-// recorded as alone. hangs reports that the projection keeps the event: forget must then be called
-// once it has returned.
-func (w *Watch) TryAlone(ctx context.Context, c *envelope.Change, try func() (hangs bool)) (forget func(), err error) {
-	if err := w.trial.Acquire(ctx, wholeTrial); err != nil {
-		return nil, fmt.Errorf("wait to try a suspect event alone: %w", context.Cause(ctx))
-	}
-	defer w.trial.Release(wholeTrial)
-	if forget, err = w.record(ctx, true, c); err != nil {
-		return nil, err
-	}
-	w.log.Warn("an event was in hand when a projector ended: it is given to the projection alone",
-		telemetry.KeyAggregate, c.Aggregate, telemetry.KeyMessageID, c.MessageID)
-	if try() {
-		return forget, nil
-	}
-	forget()
-	return nil, w.Acquit(ctx, c.MessageID)
-}
-
-// RecordLong records an event that the projection has kept for long. forget must be called once it
-// has returned.
-func (w *Watch) RecordLong(ctx context.Context, c *envelope.Change) (forget func(), err error) {
-	if w == nil || w.off.Load() {
-		return func() {}, nil
-	}
-	return w.record(ctx, true, c)
-}
-
-// Acquit forgets the suspicion of an event.
-func (w *Watch) Acquit(ctx context.Context, messageID string) error {
-	if _, err := w.collection.DeleteOne(ctx, bson.D{{Key: "_id", Value: messageID}}); err != nil {
-		return fmt.Errorf("write %s: %w", w.collection.Name(), err)
-	}
-	return w.learn(ctx)
-}
-
-// record records events in hand. forget removes the record.
-func (w *Watch) record(ctx context.Context, alone bool, changes ...*envelope.Change) (forget func(), err error) {
-	r := inHandRecord{ID: bson.NewObjectID(), Kind: kindInHand, Process: w.self.ID, Alone: alone}
-	for _, c := range changes {
-		if c.MessageID != "" {
-			r.Events = append(r.Events, eventOf(c))
-		}
-	}
-	if len(r.Events) == 0 {
-		return func() {}, nil
-	}
-	if _, err := w.collection.InsertOne(ctx, r); err != nil {
-		return nil, fmt.Errorf("write %s: %w", w.collection.Name(), err)
-	}
-	return func() {
-		if w.off.Load() { // the process stops, and has removed its records
-			return
-		}
-		// Also until the process ends: the driver does not give up a command that waits for a
-		// server once its client is disconnected.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), forgetTimeout)
-		defer cancel()
-		go func() {
-			select {
-			case <-w.ended:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		if err := w.remove(ctx, r.ID); err != nil && !w.off.Load() {
-			w.log.Debug("record of events in hand not removed yet", telemetry.KeyError, err)
-		}
-	}, nil
-}
-
-// remove removes records, and those that could not be removed before.
-func (w *Watch) remove(ctx context.Context, records ...bson.ObjectID) error {
-	w.mu.Lock()
-	records = append(records, w.left...)
-	w.left = nil
-	w.mu.Unlock()
-	if len(records) == 0 {
-		return nil
-	}
-	if _, err := w.collection.DeleteMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: records}}}}); err != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.left = append(w.left, records...)
-		return fmt.Errorf("write %s: %w", w.collection.Name(), err)
-	}
-	return nil
-}
 
 func (w *Watch) now() time.Time { return time.UnixMilli(w.seen.Load()) }
