@@ -52,6 +52,10 @@ type Client struct {
 	// may have died of.
 	trial *semaphore.Weighted
 
+	// commands bounds the calls of a command, such as one that builds a read model: the program may
+	// serve projectors meanwhile.
+	commands *semaphore.Weighted
+
 	running sync.WaitGroup // counts the calls, including those whose answer is no longer awaited
 
 	mu       sync.Mutex
@@ -74,7 +78,7 @@ func New(o Options) *Client {
 	}
 	return &Client{
 		o: o, url: strings.TrimSuffix(o.URL, "/"), http: newHTTP(o.Dial), outage: outage.New(o.Logger, "projection program"),
-		reading: semaphore.NewWeighted(1), trial: semaphore.NewWeighted(whole), late: make(map[string]*lateCall), blame: blame{troubles: make(map[string]*trouble)},
+		reading: semaphore.NewWeighted(1), trial: semaphore.NewWeighted(whole), commands: semaphore.NewWeighted(commandCalls), late: make(map[string]*lateCall), blame: blame{troubles: make(map[string]*trouble)},
 	}
 }
 

@@ -53,6 +53,9 @@ func (p oneDocument) Collection() string { return p.client.Declared().Collection
 // ErrProgram is a failure of the program, and not of the event that it was asked for.
 var ErrProgram = errors.New("the projection's program does not answer as it must")
 
+// commandCalls is how many calls a command makes at once.
+const commandCalls = 4
+
 // commandTries is how often a command asks for an event before the failure counts.
 const commandTries = 6
 
@@ -84,6 +87,8 @@ func (c *Client) one(change *envelope.Change) (Outcome, *callError) {
 	if err != nil {
 		return Outcome{Err: projection.Permanent(err)}, nil
 	}
+	_ = c.commands.Acquire(context.Background(), 1) // fails only if the context ends
+	defer c.commands.Release(1)
 	ctx, cancel := context.WithTimeout(context.Background(), c.o.Timeout)
 	defer cancel()
 	outcomes, failed := c.post(ctx, [][]byte{body}, d.Hash)
