@@ -25,6 +25,7 @@ type documents struct {
 	w        *world
 	there    map[place]version
 	versions map[place]int64 // of the aggregate, or of the document if its key determines the aggregate
+	deletes  map[place]int64
 }
 
 // place is an aggregate in a collection; without a collection if a single stream carries it.
@@ -41,7 +42,7 @@ func (w *world) newDocuments() *documents {
 	if w.plan.Settings.Documents == "" {
 		return nil
 	}
-	return &documents{w: w, there: map[place]version{}, versions: map[place]int64{}}
+	return &documents{w: w, there: map[place]version{}, versions: map[place]int64{}, deletes: map[place]int64{}}
 }
 
 // keepImages creates the collections, which keep the documents before and after each change, if
@@ -67,6 +68,8 @@ func readDocuments(c *producer.Config, how string) {
 		c.BeforeChange = "required"
 	case plan.Keys:
 		c.OnUnknownAggregate = "documentKey"
+	case plan.Compound:
+		c.AggregateIDPath = "_id.aggregate"
 	}
 }
 
@@ -97,6 +100,9 @@ func (d *documents) change(ctx context.Context, e plan.Event) {
 	}
 	w.record.Commit(commit, kind)
 	at := occurred(commit, kind)
+	if w.plan.Settings.Documents == plan.Compound {
+		w.rows.expect(commit, operation, at)
+	}
 	d.write(ctx, here, operation, was, bson.D{
 		{Key: "aggregateId", Value: e.Aggregate},
 		{Key: "version", Value: commit.Version},
@@ -107,13 +113,28 @@ func (d *documents) change(ctx context.Context, e plan.Event) {
 	})
 	if d.there[here] = (version{commit.Version, at}); operation == envelope.Delete {
 		delete(d.there, here)
+		d.deletes[here]++
 	}
+}
+
+// id returns the _id of the present or the next document of an aggregate. With [plan.Compound],
+// each document's place is taken once by another one before the next place is.
+func (d *documents) id(of place) any {
+	if d.w.plan.Settings.Documents == plan.Compound {
+		return compoundID(of.aggregate, 1+d.deletes[of]/2)
+	}
+	return documentOf(of.aggregate)
+}
+
+// compoundID returns an _id of [plan.Compound].
+func compoundID(aggregate string, version int64) bson.D {
+	return bson.D{{Key: "aggregate", Value: aggregate}, {Key: "version", Value: version}}
 }
 
 // write executes a change once: an answer may get lost, and then the document is no longer what it
 // was before.
 func (d *documents) write(ctx context.Context, here place, operation envelope.Operation, was version, now bson.D) {
-	c, id := d.w.source(history.Commit{Stream: streamOf(here.collection), Aggregate: here.aggregate}), documentOf(here.aggregate)
+	c, id := d.w.source(history.Commit{Stream: streamOf(here.collection), Aggregate: here.aggregate}), d.id(here)
 	before := bson.D{{Key: "_id", Value: id}, {Key: "occurredAt", Value: was.write}}
 	d.w.commit(ctx, func() (err error) {
 		switch operation {

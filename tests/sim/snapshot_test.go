@@ -37,6 +37,10 @@ func (w *world) prepare(ctx context.Context) {
 
 // append commits the next event of an aggregate of the workload.
 func (w *world) append(ctx context.Context, e plan.Event) {
+	if w.documents != nil {
+		w.documents.change(ctx, e)
+		return
+	}
 	of := plan.Event{Collection: e.Collection, Aggregate: e.Aggregate}
 	w.committed[of]++
 	w.insertOf(ctx, history.Commit{Stream: streamOf(e.Collection), Aggregate: e.Aggregate, Version: w.committed[of]}, e.Kind)

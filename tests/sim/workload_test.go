@@ -19,14 +19,9 @@ import (
 // write commits the workload. It continues whatever happens to MongoDB, and commits every event
 // once.
 func (w *world) write(ctx context.Context) {
-	documents := w.newDocuments()
 	for _, burst := range w.plan.Bursts {
 		pause(ctx, burst.At.Duration-time.Since(w.began))
 		for _, e := range burst.Events {
-			if documents != nil {
-				documents.change(ctx, e)
-				continue
-			}
 			w.append(ctx, e)
 		}
 	}
@@ -54,8 +49,12 @@ func (w *world) insertOf(ctx context.Context, c history.Commit, kind string) {
 	kind = w.kindOf(kind, c.Version)
 	at := occurred(c, kind)
 	w.record.Commit(c, kind)
+	var id any = at
+	if w.plan.Settings.Documents == plan.Compound {
+		id = compoundID(c.Aggregate, c.Version)
+	}
 	document := bson.D{
-		{Key: "_id", Value: at},
+		{Key: "_id", Value: id},
 		{Key: "aggregateId", Value: c.Aggregate},
 		{Key: "version", Value: c.Version},
 		{Key: "type", Value: kind},
@@ -91,7 +90,7 @@ func (w *world) commit(ctx context.Context, write func() error) {
 	}
 }
 
-// occurred returns the time in an event, and the _id of one that is inserted.
+// occurred returns the time in an event, and as a rule the _id of one that is inserted.
 func occurred(c history.Commit, kind string) string {
 	if kind == gone {
 		return gone

@@ -75,6 +75,8 @@ type world struct {
 	started    sync.Map     // the streams whose snapshots the operator has started
 
 	committed map[plan.Event]int64 // of the aggregates of the workload; belongs to what commits it
+	documents *documents           // of the workload; nil if they never change
+	rows      rows
 
 	refusals *refusals
 	versions versions
@@ -115,6 +117,7 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 		mongo: mongo.New(mongo.Options{AcceptLostTokens: true, TokenVersion: p.Settings.TokenVersion, Version: mongo.Versions[p.Settings.MongoVersion]}), blob: blob.New(blob.Options{}),
 		record: record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: p.Settings.SessionKey}}),
 	}
+	w.documents = w.newDocuments()
 	w.decisions, w.decided = w.stops(), map[string]time.Time{}
 	var err error
 	for _, stream := range p.Settings.StreamNames() {
@@ -140,6 +143,7 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 		for _, e := range events {
 			w.record.Accept(e)
 		}
+		w.supersede(a)
 	})
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // ended below, in order

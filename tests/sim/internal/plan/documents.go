@@ -14,6 +14,7 @@ const (
 	Images         = "images"          // the image before it; a change without one stops the stream
 	RequiredImages = "required-images" // the same, and MongoDB refuses a missing one
 	Keys           = "keys"            // the document's key: ON_UNKNOWN_AGGREGATE=documentKey
+	Compound       = "compound"        // the document's key, {aggregate, version}; only beside a snapshot
 )
 
 // story describes the settings that differ from the usual ones.
@@ -23,6 +24,8 @@ func (s Settings) story() string {
 		return ""
 	case Keys:
 		return "events are changes of documents, told by their keys; "
+	case Compound:
+		return "events are changes of documents whose keys are {aggregate, version}; "
 	default:
 		return "events are changes of documents, told by " + s.Documents + "; "
 	}
@@ -35,14 +38,7 @@ func (s Settings) story() string {
 func (d *drawing) documents(r *rand.Rand) {
 	how := []string{"", "", "", Images, RequiredImages, Keys}[r.IntN(6)]
 	bursts := slices.Clone(d.plan.Bursts)
-	for n, b := range bursts {
-		bursts[n].Events = slices.Clone(b.Events)
-		for i := range b.Events {
-			bursts[n].Events[i].Operation = []envelope.Operation{
-				envelope.Update, envelope.Update, envelope.Update, envelope.Replace, envelope.Delete, envelope.Insert,
-			}[r.IntN(6)]
-		}
-	}
+	changes(r, bursts)
 	expiries := moments(r, r.IntN(3), d.length)
 	var steps []Step
 	for _, at := range expiries {
@@ -59,6 +55,18 @@ func (d *drawing) documents(r *rand.Rand) {
 	d.plan.Settings.Documents, d.plan.Settings.GapWait, d.plan.Bursts = how, Duration{}, bursts
 	d.plan.Steps = append(d.plan.Steps, steps...)
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
+// changes draws what each event does to the document of its aggregate.
+func changes(r *rand.Rand, bursts []Burst) {
+	for n, b := range bursts {
+		bursts[n].Events = slices.Clone(b.Events)
+		for i := range b.Events {
+			bursts[n].Events[i].Operation = []envelope.Operation{
+				envelope.Update, envelope.Update, envelope.Update, envelope.Replace, envelope.Delete, envelope.Insert,
+			}[r.IntN(6)]
+		}
+	}
 }
 
 // share lets both streams of a run carry events of the same aggregates, in three of four runs with

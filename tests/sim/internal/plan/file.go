@@ -100,8 +100,10 @@ func (p Plan) validate() error {
 		return fmt.Errorf("settings: a program is a %s, and no deliveries are used up", Timeline)
 	case s.Snapshot != "" && (!slices.Contains(snapshotForms, s.Snapshot) || s.SnapshotChunk < 1):
 		return fmt.Errorf("settings: snapshot %q in chunks of %d: expected one of %v, and a chunk", s.Snapshot, s.SnapshotChunk, snapshotForms)
-	case !slices.Contains([]string{"", Images, RequiredImages, Keys}, s.Documents):
-		return fmt.Errorf("settings: documents %q: expected %s, %s or %s", s.Documents, Images, RequiredImages, Keys)
+	case !slices.Contains([]string{"", Images, RequiredImages, Keys, Compound}, s.Documents):
+		return fmt.Errorf("settings: documents %q: expected %s, %s, %s or %s", s.Documents, Images, RequiredImages, Keys, Compound)
+	case s.Documents == Compound && s.Snapshot != SnapshotStart:
+		return fmt.Errorf("settings: documents %q: expected streams that begin with a snapshot", s.Documents)
 	}
 	for n, step := range p.Steps {
 		if err := p.check(step); err != nil {

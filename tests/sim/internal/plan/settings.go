@@ -91,7 +91,8 @@ type Settings struct {
 	// OnReplaced is ON_COLLECTION_REPLACED; empty: it does not matter.
 	OnReplaced string `json:"onReplaced,omitempty"`
 	// Documents means that events are changes of documents, and names what determines their
-	// aggregate: [Images], [RequiredImages] or [Keys]. Empty: events are documents that are
+	// aggregate: [Images], [RequiredImages], [Keys] or
+	// [Compound]. Empty: events are documents that are
 	// inserted and never changed.
 	Documents string `json:"documents,omitempty"`
 	// Snapshot is how streams have one: [SnapshotStart] or [SnapshotHeal]. Empty: they have none.

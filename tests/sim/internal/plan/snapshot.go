@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 // The ways in which a stream has a snapshot.
@@ -42,6 +44,12 @@ func (d *drawing) snapshots(r *rand.Rand) {
 	s := &d.plan.Settings
 	form, chunk, rate := snapshotForms[r.IntN(len(snapshotForms))], 1+r.IntN(30), []int{0, 0, 3, 20}[r.IntN(4)]
 	wanted, replaces := r.IntN(3) > 0, r.IntN(3) == 0 // of the runs that could have one, and of those with a replaced collection
+	// From a source of its own, so that it changes nothing else that is drawn.
+	mutable := rand.New(rand.NewPCG(d.plan.Seed, 0x33))
+	compound := mutable.IntN(4) == 0
+	if compound {
+		form = SnapshotStart
+	}
 	before, losses := 20+r.IntN(120), moments(r, 1+r.IntN(2), d.length)
 	requested := form == SnapshotRequest || form == SnapshotAggregates
 	var events []Event
@@ -96,8 +104,28 @@ func (d *drawing) snapshots(r *rand.Rand) {
 		left = append(left, Poison, RefuseDocument)
 	}
 	d.plan.Steps = append(d.plan.Steps, steps...)
+	if compound {
+		d.compound(mutable)
+		left = append(left, Poison, RefuseDocument, HangProjection)
+	}
 	d.plan.Steps = slices.DeleteFunc(d.plan.Steps, func(step Step) bool { return slices.Contains(left, step.Kind) })
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
+// compound turns the events of a stream that begins with a snapshot into changes of documents whose
+// keys are {aggregate, version}. Rows of documents that change have no version, by which what is
+// set aside is judged: nothing is poison in these runs.
+func (d *drawing) compound(r *rand.Rand) {
+	s := &d.plan.Settings
+	s.Documents, s.GapWait, s.VersionFirst, s.BodyKiB, s.BodiesInHand = Compound, Duration{}, 0, 0, 0
+	if s.MongoVersion == "5.0" {
+		s.MongoVersion = "6.0" // the first one with images
+	}
+	d.plan.Bursts, d.plan.Garbage = slices.Clone(d.plan.Bursts), nil
+	changes(r, d.plan.Bursts)
+	for n := range d.plan.Before { // a delete would be no event of the stream
+		d.plan.Before[n].Operation = []envelope.Operation{envelope.Update, envelope.Replace}[r.IntN(2)]
+	}
 }
 
 // lost describes the fault in words.
