@@ -123,6 +123,16 @@ func (c *cursor) healWithBackfill(ctx context.Context) error {
 	return nil
 }
 
+// historyLost returns the error of a stream that neither heals nor gives up what is lost. It names
+// a snapshot as a remedy if one could be published.
+func (c *cursor) historyLost(err error) error {
+	remedy := "To continue from now without them: ON_HISTORY_LOST=latest"
+	if envelope.Sortable(c.at.Position) && c.reader.config.CheckBackfill(true) == nil {
+		remedy = "To have the documents of the collection published in their place: ON_HISTORY_LOST=snapshot. " + remedy
+	}
+	return fmt.Errorf("%w (ON_HISTORY_LOST=fail). %s: %w", ErrHistoryLost, remedy, err)
+}
+
 // beginsWithBackfill reports whether the stream is new and begins with a snapshot.
 func (c *cursor) beginsWithBackfill() bool {
 	return c.reader.config.Backfill.Initial && len(c.at.ResumeToken) == 0 && c.at.Backfill == nil && !c.fromNow

@@ -202,7 +202,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 				return fmt.Errorf("%w: %w", ErrBeginningLost, err)
 			}
 			if !r.config.RestartWhenLost {
-				return fmt.Errorf("%w (ON_HISTORY_LOST=fail): %w", ErrHistoryLost, err)
+				return c.historyLost(err)
 			}
 			r.log.Error("history is lost; resuming from now: the changes in between are not published",
 				telemetry.KeyPosition, c.at.Position, telemetry.KeyError, err)

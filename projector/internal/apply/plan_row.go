@@ -38,7 +38,8 @@ func ruleOf(c *envelope.Change, ignoreVersions bool) rowRule {
 
 // errHistoryLost is a row that may repeat what the aggregate contains.
 var errHistoryLost = errors.New("the row of a snapshot shows the aggregate's document after history was lost, and without a version it is unknown " +
-	"which of its events were applied: repair the aggregate, or build the read model again")
+	"which of its events were applied: repair the aggregate (`projector verify --repair`), or build the read model again (`projector build`; one of documents " +
+	"that change, by `producer snapshot start` once its projector runs with an empty one)")
 
 // takes reports whether a change can be planned behind those of the group.
 func (g *group) takes(c *envelope.Change, ignoreVersions bool) bool {

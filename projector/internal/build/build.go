@@ -177,7 +177,8 @@ func (s Stream) check(source verify.Source, operations string) error {
 		return fmt.Errorf("stream %s has a PIPELINE, which changes or leaves out events: documents do not show what it published", s.Name)
 	case s.Operations != operations && operations == string(envelope.Insert):
 		return fmt.Errorf("stream %s publishes %s: a document shows its last state, and not the changes that led there. A read model is built "+
-			"from an event store alone, whose producer has OPERATIONS=insert", s.Name, s.Operations)
+			"from an event store alone, whose producer has OPERATIONS=insert. To fill a read model with documents that change, start its projector, and then "+
+			"`producer snapshot start --readers-know`", s.Name, s.Operations)
 	case s.Operations != operations:
 		return fmt.Errorf("stream %s publishes %s: a mirror has each document as its source has it only if all of OPERATIONS=%s are published", s.Name, s.Operations, operations)
 	}

@@ -241,7 +241,7 @@ func TestG3G6CountedPositionsGrowBehindLostHistory(t *testing.T) {
 		w.InsertMany(500, 2)
 
 		b := w.StartProducer("b", plainly)
-		require.ErrorContains(t, b.Failed(), "changes in between may be lost (ON_HISTORY_LOST=fail)")
+		require.ErrorContains(t, b.Failed(), "changes in between may be lost (ON_HISTORY_LOST=fail). To continue from now without them: ON_HISTORY_LOST=latest: ")
 		c := w.StartProducer("c", func(c *producer.Config, o *producer.Options) { plainly(c, o); c.OnHistoryLost = "latest" })
 		w.Eventually("c reads", func() bool { return streamIsOpen(w) })
 		w.Pass(time.Second)

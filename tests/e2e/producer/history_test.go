@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -17,7 +18,7 @@ import (
 // although it must not.
 func TestG6HistoryLostBehindAnInvalidateIsReported(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
+		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.Operations = []envelope.Operation{envelope.Insert} })
 		w.Leads("a")
 		w.InsertMany(10, 2)
 		w.Published()
@@ -33,7 +34,8 @@ func TestG6HistoryLostBehindAnInvalidateIsReported(t *testing.T) {
 		})
 		require.NoError(t, w.Events.Drop(w.Context()))
 		require.NoError(t, set.Err())
-		require.ErrorContains(t, a.Failed(), "changes in between may be lost (ON_HISTORY_LOST=fail)")
+		require.ErrorContains(t, a.Failed(), "changes in between may be lost (ON_HISTORY_LOST=fail). "+
+			"To have the documents of the collection published in their place: ON_HISTORY_LOST=snapshot. To continue from now without them: ON_HISTORY_LOST=latest: ")
 	})
 }
 
