@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # go.work's modules; "work" names all of their packages to the go command.
-MODULES := producer projector shared tests tests/emulator tests/emulator/conformance
+MODULES := producer producer/stores/redis projector shared tests tests/emulator tests/emulator/conformance
 TOOLS := bin/golangci-lint
 
 # With -trimpath the go command finds again what another clone has compiled. All targets compile with
@@ -63,6 +63,7 @@ test: ## every test of every module, those in real time with the race detector; 
 	@tests/emulator/scripts/azurite.sh
 	@tests/emulator/scripts/clients.sh
 	@scripts/chromium.sh
+	@scripts/redis.sh
 	@scripts/test.sh
 	@$(if $(MONGOD),scripts/mongod.sh)
 

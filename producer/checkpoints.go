@@ -43,6 +43,7 @@ func (c *Config) storeName() string {
 type checkpoints struct {
 	open  func(stream string) *checkpoint.Checkpoint
 	other func(place string) (store.Store, error) // for copies
+	check func(ctx context.Context) error         // nil: the store has no [store.Checker]
 	// container is set for Blob storage alone.
 	container *container.Client
 }
@@ -74,8 +75,13 @@ func (s *storeSet) checkpoints(c Config, opts Options) (checkpoints, error) {
 	if err != nil {
 		return checkpoints{}, err
 	}
+	var check func(context.Context) error
+	if checker, ok := opened.(store.Checker); ok {
+		check = checker.Check
+	}
 	return checkpoints{
-		open: func(stream string) *checkpoint.Checkpoint { return checkpoint.New(opened, stream) },
+		check: check,
+		open:  func(stream string) *checkpoint.Checkpoint { return checkpoint.New(opened, stream) },
 		other: func(place string) (store.Store, error) {
 			if c.CheckpointStore != storeMongo {
 				return nil, fmt.Errorf("the store %s has no other place for copies", c.CheckpointStore)

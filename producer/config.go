@@ -360,6 +360,7 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 			},
 		},
 		Checks: operator.Checks{
+			Store: clients.checkpoints.check,
 			Dial: func() (*azservicebus.Client, error) {
 				credential := opts.Credential
 				if credential == nil && c.ServiceBus.ConnectionString == "" {

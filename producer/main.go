@@ -39,11 +39,15 @@ import (
 //
 // A program that wants to share the process calls [Run] instead, with a context, a [Config] and a
 // logger of its own.
-func Main() {
+func Main() { MainWith(Options{}) }
+
+// MainWith is [Main] for a program with options of its own, such as a checkpoint store. The logger,
+// the instance and the tracer are those of Main.
+func MainWith(opts Options) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	code := answer.Kept(ctx, "producer", os.Stdout, os.Stderr, func(out, errOut io.Writer) int {
-		return Execute(ctx, os.Args[1:], loadStreams, Options{}, out, errOut, func(ctx context.Context, cfgs []Config) error {
-			return publishStreams(ctx, cfgs, out)
+		return Execute(ctx, os.Args[1:], loadStreams, opts, out, errOut, func(ctx context.Context, cfgs []Config) error {
+			return publishStreams(ctx, cfgs, opts, out)
 		})
 	})
 	stop()
@@ -51,10 +55,11 @@ func Main() {
 }
 
 // publishStreams is the command run: it publishes in a child process until ctx ends.
-func publishStreams(ctx context.Context, cfgs []Config, out io.Writer) error {
+func publishStreams(ctx context.Context, cfgs []Config, opts Options, out io.Writer) error {
 	instance := telemetry.Instance()
 	log := telemetry.LoggerIn(cfgs[0].LogFormat, out, cfgs[0].LogLevel, "producer", instance)
-	return supervised(ctx, cfgs, Options{Logger: log, Instance: instance}, func(ctx context.Context, opts Options) error {
+	opts.Logger, opts.Instance = log, instance
+	return supervised(ctx, cfgs, opts, func(ctx context.Context, opts Options) error {
 		telemetry.LogStart(log)
 		memory.Bound()
 		traces, err := tracing.FromEnvironment(ctx, "producer", instance, log)

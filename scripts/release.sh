@@ -17,7 +17,7 @@ version=${1:-}
   echo 'usage: scripts/release.sh vX.Y.Z, X being 0 or 1: from v2 on the paths of the modules must end in /v2' >&2
   exit 2
 }
-tags=("$version" "shared/$version" "tests/emulator/$version" "producer/$version" "projector/$version")
+tags=("$version" "shared/$version" "tests/emulator/$version" "producer/$version" "producer/stores/redis/$version" "projector/$version")
 [[ -z $(git status --porcelain) ]] || die 'there are changes that are not committed: commit or stash them first'
 for tag in "${tags[@]}"; do
   ! git rev-parse -q --verify "refs/tags/$tag" >/dev/null || die "tag $tag is there already: choose the next version"
@@ -46,7 +46,7 @@ trap 'undo; rm -rf "$proof"' ERR
   cd "$proof"
   export GOWORK=off GOFLAGS=-modcacherw GOMODCACHE=$proof/cache GOPRIVATE=github.com/sluice-cdc/sluice
   export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$OLDPWD/.insteadOf" GIT_CONFIG_VALUE_0=https://github.com/sluice-cdc/sluice
-  for module in shared tests/emulator producer projector; do
+  for module in shared tests/emulator producer producer/stores/redis projector; do
     go mod download -json "github.com/sluice-cdc/sluice/$module@$version" | sed -nE 's/.*"(Path|Sum)": "(.*)".*/\2/p' | paste -sd' '
   done
 ) >"$proof/tagged"

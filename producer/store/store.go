@@ -47,6 +47,13 @@ type Object struct {
 	Tag  Tag
 }
 
+// Checker is implemented by a store that can examine the service behind it. Check returns an error
+// that names each property of the service because of which the store cannot keep its promises, with
+// its remedy. The command doctor calls it.
+type Checker interface {
+	Check(ctx context.Context) error
+}
+
 // Store holds named bytes. Names consist of any characters except a newline and a backslash, and
 // have at most 320 bytes. All methods are safe for concurrent use, and return when ctx ends.
 type Store interface {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -22,6 +23,7 @@ func (s *doctor) examineBlob(ctx context.Context, e *checkup.Findings) {
 	if !s.examineContainer(ctx, e) {
 		return
 	}
+	s.examineStore(ctx, e)
 	name := s.Name + ".doctor-" + uuid.NewString()
 	took, err := s.rehearse(ctx, name)
 	if err != nil {
@@ -60,6 +62,22 @@ func (s *doctor) examineContainer(ctx context.Context, e *checkup.Findings) bool
 	}))
 
 	return s.examineCheckpoint(ctx, e)
+}
+
+// examineStore lets the store examine the service behind it.
+func (s *doctor) examineStore(ctx context.Context, e *checkup.Findings) {
+	if s.Checks.Store == nil {
+		return
+	}
+	const check = "checkpoint store"
+	ctx, cancel := s.withTimeout(ctx)
+	defer cancel()
+	if err := s.Checks.Store(ctx); err != nil {
+		e.Problem(check, "correct the settings of the service; until then it may lose the checkpoint",
+			"%s", strings.ReplaceAll(err.Error(), "\n", ". "))
+		return
+	}
+	e.OK(check, "its service is configured to keep what it acknowledges")
 }
 
 // examineCheckpoint checks the checkpoint and the last failure. It returns false if the store does

@@ -86,6 +86,8 @@ type Stream struct {
 
 // Checks are the parts of a stream that only the doctor checks.
 type Checks struct {
+	// Store examines the service behind the checkpoint store; nil: the store has no such check.
+	Store func(ctx context.Context) error
 	// Claims is the container for the bodies of large events and refused messages; nil: there is
 	// none.
 	Claims *container.Client

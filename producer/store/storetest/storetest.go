@@ -2,9 +2,11 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -25,6 +27,8 @@ func Test(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Run("objects are created once, replaced under their tag, and deleted", func(t *testing.T) { testSteps(t, open(t), open(t)) })
 	t.Run("a tag never returns", func(t *testing.T) { testTags(t, open(t)) })
 	t.Run("a list has a prefix and an order", func(t *testing.T) { testList(t, open(t)) })
+	t.Run("data is any bytes", func(t *testing.T) { testBytes(t, open(t)) })
+	t.Run("one of several creators succeeds", func(t *testing.T) { testCreators(t, open) })
 	t.Run("one of several writers succeeds", func(t *testing.T) { testWriters(t, open) })
 	t.Run("a request ends with its context", func(t *testing.T) { testContext(t, open(t)) })
 }
@@ -62,6 +66,13 @@ func testSteps(t *testing.T, s, other store.Store) {
 	require.NoError(t, s.Delete(ctx, name))
 	_, err = other.Get(ctx, name)
 	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = other.Put(ctx, name, []byte("deleted"), second)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = s.Create(ctx, name, []byte("anew"))
+	require.NoError(t, err)
+	_, err = other.Put(ctx, name, []byte("of the object before"), second)
+	require.ErrorIs(t, err, store.ErrChanged)
+	require.NoError(t, s.Delete(ctx, name))
 }
 
 // testTags fails for a store whose tags count: a record that is recreated or restored would get the
@@ -101,6 +112,64 @@ func testList(t *testing.T, s store.Store) {
 	names, err = s.List(ctx, "storetest.none")
 	require.NoError(t, err)
 	require.Empty(t, names)
+
+	// A prefix is no pattern of any kind.
+	for _, name := range []string{"storetest.any*[a]_%.$", "storetest.anybodya1%1$", "storetest.any*a_%.$"} {
+		_, err := s.Create(ctx, name, []byte(name))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, s.Delete(context.WithoutCancel(ctx), name)) })
+	}
+	names, err = s.List(ctx, "storetest.any*[a]_%.")
+	require.NoError(t, err)
+	require.Equal(t, []string{"storetest.any*[a]_%.$"}, names)
+}
+
+// testBytes fails for a store that takes data for text, or reads a part of it.
+func testBytes(t *testing.T, s store.Store) {
+	t.Helper()
+	ctx := t.Context()
+	const name = "storetest.bytes"
+	all := make([]byte, 200_000)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	tag, err := s.Create(ctx, name, all)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Delete(ctx, name)) }()
+	found, err := s.Get(ctx, name)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(all, found.Data))
+	slices.Reverse(all)
+	_, err = s.Put(ctx, name, all, tag)
+	require.NoError(t, err)
+	found, err = s.Get(ctx, name)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(all, found.Data))
+}
+
+func testCreators(t *testing.T, open func(*testing.T) store.Store) {
+	t.Helper()
+	const name = "storetest.creators"
+	var creating sync.WaitGroup
+	results := make(chan error, writers)
+	for range writers {
+		client := open(t)
+		creating.Go(func() {
+			_, err := client.Create(t.Context(), name, []byte("mine"))
+			results <- err
+		})
+	}
+	creating.Wait()
+	defer func() { require.NoError(t, open(t).Delete(t.Context(), name)) }()
+	created := 0
+	for range writers {
+		if err := <-results; err == nil {
+			created++
+		} else {
+			require.ErrorIs(t, err, store.ErrChanged)
+		}
+	}
+	require.Equal(t, 1, created)
 }
 
 // testWriters counts with several clients: an update that is lost shows in the sum.

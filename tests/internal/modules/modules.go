@@ -23,7 +23,9 @@ const Base = "github.com/sluice-cdc/sluice"
 
 // Released returns the folders of the modules that have versions, each after those that it
 // requires.
-func Released() []string { return []string{"shared", "tests/emulator", "producer", "projector"} }
+func Released() []string {
+	return []string{"shared", "tests/emulator", "producer", "producer/stores/redis", "projector"}
+}
 
 // All returns the folders of the released modules, of the tests, which are never imported, and of
 // the examples, which require a release as their users do.

@@ -25,6 +25,7 @@ func (w *World) OperateProducer(configs []producer.Config, args ...string) Opera
 		ServiceBus: BusOptions(w.BusNet),
 		Blob:       BlobOptions(storage),
 		Mongo:      MongoOptions(w.OperatorMongo),
+		Store:      w.Store,
 
 		Administration: w.Administration,
 	}

@@ -87,6 +87,7 @@ func (w *World) startProducer(
 		ServiceBus: BusOptions(p.BusPlug.Dialer(w.BusNet)),
 		Blob:       BlobOptions(p.BlobPlug.Transport(w.Blob.Transport())),
 		Mongo:      MongoOptions(p.MongoPlug.Dialer(w.MongoNet)),
+		Store:      w.Store,
 	}
 	change(&o)
 	go func() {

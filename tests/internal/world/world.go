@@ -13,6 +13,7 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/producer/store"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
@@ -57,6 +58,9 @@ type World struct {
 	OperatorMongo options.ContextDialer
 	// OperatorDelay is the round trip of a producer's commands to Blob storage.
 	OperatorDelay time.Duration
+	// Store is Options.Store of the producers and their commands, for CHECKPOINT_STORE with another
+	// name than blob and mongodb.
+	Store func(name string) (store.Store, error)
 	// Administration is used by a producer's commands to reach the administration of Service Bus;
 	// nil disables it.
 	Administration *azcore.ClientOptions

@@ -1,0 +1,248 @@
+package redis
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/producer/store"
+	"github.com/sluice-cdc/sluice/producer/store/storetest"
+)
+
+func TestRedisIsAStore(t *testing.T) {
+	t.Parallel()
+	redis := start(t, durable...)
+	storetest.Test(t, func(t *testing.T) store.Store {
+		t.Helper()
+		return redis.open(t)
+	})
+}
+
+// A key with a time to live would be a record and a mark that vanish together.
+func TestG4NoObjectExpires(t *testing.T) {
+	t.Parallel()
+	s := start(t, durable...).open(t)
+	tag, err := s.Create(t.Context(), "kept", []byte("first"))
+	require.NoError(t, err)
+	require.Equal(t, "-1", send(t, s, "PTTL", KeyPrefix+"kept"))
+	_, err = s.Put(t.Context(), "kept", []byte("second"), tag)
+	require.NoError(t, err)
+	require.Equal(t, "-1", send(t, s, "PTTL", KeyPrefix+"kept"))
+}
+
+// What README.md states first: a write that succeeded is lost with the primary, because the replica
+// had not received it. The tag is that of the earlier write, under which a write succeeds again.
+func TestAFailoverLosesWritesThatSucceeded(t *testing.T) {
+	t.Parallel()
+	primary := start(t, append([]string{"--repl-diskless-sync-delay", "0"}, durable...)...)
+	link := forward(t, "127.0.0.1:"+primary.port)
+	replica := start(t, append([]string{"--replicaof", "127.0.0.1 " + link.port}, durable...)...)
+	before, after := primary.open(t), replica.open(t)
+
+	first, err := before.Create(t.Context(), "shop.events.json", []byte("epoch 7"))
+	require.NoError(t, err)
+	require.Equal(t, "1", send(t, before, "WAIT", "1", "0"), "the replica has the first write")
+	require.ErrorContains(t, after.Check(t.Context()), "role is \"slave\"")
+	link.cut()
+	second, err := before.Put(t.Context(), "shop.events.json", []byte("epoch 8"), first)
+	require.NoError(t, err)
+	require.NotEqual(t, first, second)
+
+	primary.kill()
+	require.Equal(t, "OK", send(t, after, "REPLICAOF", "NO", "ONE"))
+	found, err := after.Get(t.Context(), "shop.events.json")
+	require.NoError(t, err)
+	require.Equal(t, store.Object{Data: []byte("epoch 7"), Tag: first}, found)
+	_, err = after.Put(t.Context(), "shop.events.json", []byte("another epoch 8"), first)
+	require.NoError(t, err)
+}
+
+// link forwards connections until it is cut.
+type link struct {
+	port     string
+	listener net.Listener
+	copying  sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn // guarded by mu; nil and closed after the cut
+	gone  bool       // guarded by mu
+}
+
+func forward(t *testing.T, to string) *link {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	f := &link{port: port, listener: l}
+	t.Cleanup(f.cut)
+	f.copying.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			target, err := net.Dial("tcp", to)
+			if err != nil || !f.keep(from, target) {
+				from.Close()
+				continue
+			}
+			f.copying.Go(func() { _, _ = io.Copy(target, from) })
+			f.copying.Go(func() { _, _ = io.Copy(from, target) })
+		}
+	})
+	return f
+}
+
+func (l *link) keep(conns ...net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone {
+		for _, c := range conns {
+			c.Close()
+		}
+		return false
+	}
+	l.conns = append(l.conns, conns...)
+	return true
+}
+
+func (l *link) cut() {
+	l.listener.Close()
+	l.mu.Lock()
+	for _, c := range l.conns {
+		c.Close()
+	}
+	l.gone = true
+	l.mu.Unlock()
+	l.copying.Wait()
+}
+
+// A server that does not answer holds no request beyond its context. The connection is not used
+// again: the next response on it is that of the earlier request.
+func TestARequestEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	s, err := Open("redis://" + l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Get(ctx, "one")
+		ended <- err
+	}()
+	silent := received(t, l)
+	cancel()
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the request outlives its context")
+	}
+	_, _ = silent.Write([]byte("*2\r\n$1\r\n1\r\n$3\r\none\r\n")) // late
+
+	go func() {
+		if second := received(t, l); second != nil {
+			_, _ = second.Write([]byte("*2\r\n$1\r\n2\r\n$3\r\ntwo\r\n"))
+		}
+	}()
+	found, err := s.Get(t.Context(), "two")
+	require.NoError(t, err)
+	require.Equal(t, "two", string(found.Data))
+}
+
+// received returns the next connection after a command was received on it; nil at the end of the
+// test.
+func received(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	c, err := l.Accept()
+	if err != nil {
+		return nil
+	}
+	t.Cleanup(func() { c.Close() })
+	_, _ = c.Read(make([]byte, 1<<10)) // a command is sent in one piece
+	return c
+}
+
+// A put whose response is lost is not sent again by the store: the second one would be refused, and
+// the election could not distinguish that from a write of another client.
+func TestALostResponseIsNoSecondRequest(t *testing.T) {
+	t.Parallel()
+	redis := start(t, durable...)
+	way := forward(t, "127.0.0.1:"+redis.port)
+	s, err := Open("redis://127.0.0.1:" + way.port)
+	require.NoError(t, err)
+	tag, err := s.Create(t.Context(), "one", []byte("one"))
+	require.NoError(t, err)
+	way.cut()
+	_, err = s.Put(t.Context(), "one", []byte("two"), tag)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, store.ErrChanged)
+	require.NotErrorIs(t, err, store.ErrNotFound)
+}
+
+func TestDoctorRefusesAnInstanceThatLosesCheckpoints(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, start(t, durable...).open(t).Check(t.Context()))
+	err := start(t, "--maxmemory-policy", "allkeys-lru").open(t).Check(t.Context())
+	require.ErrorContains(t, err, `maxmemory_policy is "allkeys-lru"`)
+	require.ErrorContains(t, err, `aof_enabled is "0"`)
+	err = start(t, append([]string{"--cluster-enabled", "yes"}, durable...)...).open(t).Check(t.Context())
+	require.ErrorContains(t, err, `cluster_enabled is "1"`)
+}
+
+func TestAPasswordIsSentAndNeverQuoted(t *testing.T) {
+	t.Parallel()
+	redis := start(t, append([]string{"--requirepass", "swordfish"}, durable...)...)
+	for url, answer := range map[string]string{
+		redis.url: "NOAUTH",
+		strings.Replace(redis.url, "//", "//:herring@", 1):  "WRONGPASS",
+		strings.Replace(redis.url, "//", "//x:herring@", 1): "WRONGPASS",
+	} {
+		s, err := Open(url)
+		if err == nil {
+			_, err = s.Get(t.Context(), "one")
+		}
+		require.ErrorContains(t, err, answer, url)
+		require.NotContains(t, err.Error(), "herring")
+	}
+	s, err := Open(strings.Replace(redis.url, "//", "//default:swordfish@", 1) + "/3")
+	require.NoError(t, err)
+	_, err = s.Create(t.Context(), "one", []byte("one"))
+	require.NoError(t, err)
+	require.Contains(t, send(t, s, "CLIENT", "INFO"), " db=3 ")
+}
+
+func TestURLsThatAreNone(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"", "localhost:6379", "redis://", "http://host", "redis://host/zero", "redis://host?db=1", "redis://u:secret@%zz"} {
+		_, err := Open(url)
+		require.ErrorContains(t, err, URLVariable+": ", url)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
+func TestG6AnObjectThatIsTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t, durable...).open(t)
+	tag, err := s.Create(t.Context(), "whole", make([]byte, MaxBytes))
+	require.NoError(t, err)
+	_, err = s.Put(t.Context(), "whole", make([]byte, MaxBytes+1), tag)
+	require.ErrorIs(t, err, store.ErrTooLarge)
+	_, err = s.Create(t.Context(), "large", make([]byte, MaxBytes+1))
+	require.ErrorIs(t, err, store.ErrTooLarge)
+	kept, err := s.Get(t.Context(), "whole")
+	require.NoError(t, err)
+	require.Equal(t, tag, kept.Tag)
+	require.Len(t, kept.Data, MaxBytes)
+}
