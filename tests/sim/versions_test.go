@@ -183,9 +183,10 @@ func (w *world) newVersion(step plan.Step) {
 	})
 }
 
-// until repeats a command until ok accepts its exit code, and reports whether it does in time.
+// until repeats a command until ok accepts its exit code, and reports whether it does in time. A
+// command that holds a session may have to wait until what fails in it is parked.
 func (w *world) until(ok func(code int) bool, change func(*projector.Config, *projector.Options), args ...string) bool {
-	for end := time.Now().Add(settled); ; pause(w.Context(), 5*time.Second) {
+	for end := time.Now().Add(settled + w.projectorConfig().UndecidedAfter); ; pause(w.Context(), 5*time.Second) {
 		code, out := w.commandBy(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), change, args...)
 		w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, out)
 		switch {
