@@ -115,9 +115,17 @@ func (q *requests) write(ctx context.Context) error {
 	return nil
 }
 
-// read reads the last request, and keeps it for the reader if it waits for an answer.
+// read reads the last request, and keeps it for the reader if it waits for an answer. It first
+// records that this leader has taken it, so that none is carried out that an operator has
+// withdrawn.
 func (q *requests) read(ctx context.Context) error {
 	r, tag, err := q.checkpoint.LastRequest(ctx)
+	if err == nil && r.Waiting() && r.TakenBy != q.instance {
+		r.TakenBy = q.instance
+		if err = q.checkpoint.WriteRequest(ctx, *r, tag); err == nil {
+			r, tag, err = q.checkpoint.LastRequest(ctx)
+		}
+	}
 	if err != nil {
 		return err
 	}

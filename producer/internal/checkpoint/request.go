@@ -30,6 +30,9 @@ type Request struct {
 	// By names the operator's host, and At is its wall clock.
 	By string    `json:"by"`
 	At time.Time `json:"at"`
+	// TakenBy names the leader that will carry out the request, which cannot be withdrawn while it
+	// leads; empty before a leader has taken it.
+	TakenBy string `json:"takenBy,omitempty"`
 	// AnsweredBy names the leader that answered; empty while the request waits for one.
 	AnsweredBy string    `json:"answeredBy,omitempty"`
 	AnsweredAt time.Time `json:"answeredAt,omitzero"`
@@ -50,7 +53,7 @@ const (
 	RequestContinue RequestCommand = "continue"
 	// RequestStop ends a snapshot of single aggregates.
 	RequestStop RequestCommand = "stop"
-	// RequestWithdrawn replaces a request that no leader has taken.
+	// RequestWithdrawn replaces a request that no present leader has taken.
 	RequestWithdrawn RequestCommand = "withdrawn"
 )
 

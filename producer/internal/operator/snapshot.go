@@ -163,8 +163,9 @@ func (s *Stream) presentSnapshot(ctx context.Context) (checkpoint.Snapshot, *che
 	return present, b, nil
 }
 
-// withdraw replaces a request that waits for a leader, if it is that command; "" is any. It reports
-// whether there was one.
+// withdraw replaces a request that no present leader has taken, if it is that command; "" is any.
+// It reports whether there was one. Errors: [ErrRefused] if the leader has taken it, or the
+// services'.
 func (s *Stream) withdraw(ctx context.Context, command checkpoint.RequestCommand) (withdrawn bool, err error) {
 	limited, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -172,14 +173,18 @@ func (s *Stream) withdraw(ctx context.Context, command checkpoint.RequestCommand
 	if err != nil || !request.Waiting() || command != "" && request.Command != command {
 		return false, err
 	}
+	present, err := s.read(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case present.Leased && request.TakenBy != "" && request.TakenBy == present.Record.Leader:
+		return false, fmt.Errorf("%w: the leader %s has taken the request %s and will carry it out; run the command again when `producer snapshot status` "+
+			"shows its answer", ErrRefused, request.TakenBy, request.Command)
+	}
 	replacement := *request
 	replacement.Command, replacement.By, replacement.At = checkpoint.RequestWithdrawn, s.Operator, time.Now().UTC()
 	if err := s.checkpoint().WriteRequest(limited, replacement, tag); err != nil {
-		return false, fmt.Errorf("%w: a leader has answered it meanwhile; see `producer snapshot status`", err)
-	}
-	present, err := s.read(ctx)
-	if err != nil {
-		return true, err
+		return false, fmt.Errorf("%w: a leader has taken it meanwhile; see `producer snapshot status`", err)
 	}
 	return true, s.print(Result{Changed: true, Epoch: present.Record.Epoch}, "the request %s of stream %q is withdrawn", request.Command, s.Name)
 }
@@ -193,8 +198,7 @@ func (s *Stream) ask(ctx context.Context, request checkpoint.Request, present ch
 	case err != nil:
 		return err
 	case last.Waiting():
-		return fmt.Errorf("%w: no leader has taken the request %s of %s at %s yet. `producer snapshot stop` withdraws it",
-			ErrRefused, last.Command, last.By, last.At.Format(time.RFC3339))
+		return fmt.Errorf("%w: another request has no answer yet: %s", ErrRefused, requestText(*last))
 	}
 	request.Stream, request.ID, request.By, request.At = s.Name, bson.NewObjectID().Hex(), s.Operator, time.Now().UTC()
 	if err := s.checkpoint().WriteRequest(limited, request, tag); err != nil {
@@ -209,8 +213,8 @@ func (s *Stream) ask(ctx context.Context, request checkpoint.Request, present ch
 	answer, err := s.answer(limited, request.ID)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the request is stored, and its leader %s has not taken it yet: it may stand still, or be of a version before snapshots could be "+
-			"requested. See `producer snapshot status`; `producer snapshot stop` withdraws the request: %w", present.Record.Leader, err)
+		return fmt.Errorf("the request is stored, and its leader %s has not carried it out yet: it may stand still, or be of a version before snapshots could be "+
+			"requested. See `producer snapshot status`; `producer snapshot stop` withdraws a request that no leader has taken: %w", present.Record.Leader, err)
 	case answer.Refused != "":
 		return fmt.Errorf("%w by the leader %s: %s", ErrRefused, answer.AnsweredBy, answer.Refused)
 	}

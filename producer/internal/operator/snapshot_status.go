@@ -125,6 +125,8 @@ func requestText(r checkpoint.Request) string {
 	switch {
 	case r.Command == checkpoint.RequestWithdrawn:
 		return text
+	case r.Waiting() && r.TakenBy != "":
+		return text + ": taken by " + r.TakenBy + ", and not carried out yet"
 	case r.Waiting():
 		return text + ": NOT TAKEN by a leader yet; `producer snapshot stop` withdraws it"
 	case r.Refused != "":

@@ -191,6 +191,35 @@ func TestSnapshotCommandsRefuseWhatWouldDoHarm(t *testing.T) {
 	})
 }
 
+// G6: no request is carried out after a command has withdrawn it. One that the leader has
+// taken cannot be withdrawn while it leads.
+func TestG6ARequestThatTheLeaderHasTakenIsNotWithdrawn(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		indexedForSnapshots(w)
+		for range 3 {
+			w.Insert("a")
+		}
+		slow := func(c *producer.Config, o *producer.Options) {
+			inserts(c, o)
+			c.SnapshotRate = 1
+		}
+		w.StartProducer("p", slow)
+		w.Leads("p")
+		require.Zero(w, snapshotCommand(w, inserts, "start", "--readers-know").Code)
+		w.DelayMongo(1, time.Minute, "getMore") // meanwhile the leader takes a request and cannot carry it out
+		require.Contains(w, snapshotCommand(w, inserts, "pause", "--yes").Err, "has not carried it out yet")
+		require.Contains(w, snapshotCommand(w, inserts, "status").Out, "taken by p, and not carried out yet")
+		for _, command := range []string{"resume", "stop"} {
+			require.Contains(w, snapshotCommand(w, inserts, command).Err, "the leader p has taken the request pause and will carry it out")
+		}
+		w.Eventually("the snapshot is paused", func() bool {
+			return strings.Contains(snapshotCommand(w, inserts, "status").Out, ": done by p")
+		})
+		require.Contains(w, snapshotCommand(w, inserts, "resume").Out, "the snapshot continues")
+		w.Published()
+	})
+}
+
 // A snapshot that the leader cannot begin is refused by it, and the stream goes on.
 func TestASnapshotThatCannotBeginLeavesTheStreamAlone(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
