@@ -37,6 +37,7 @@ RUN_FLAGS = \
 	$(if $(PRODUCERS),--producers '$(PRODUCERS)') \
 	$(if $(PROJECTORS),--projectors '$(PROJECTORS)') \
 	$(if $(PROJECTION),--projection '$(PROJECTION)') \
+	$(if $(PROJECTION_URL),--projection-url '$(PROJECTION_URL)') \
 	$(if $(CHECKPOINT_STORE),--checkpoint-store '$(CHECKPOINT_STORE)') \
 	$(if $(SESSION_KEY),--session-key '$(SESSION_KEY)') \
 	$(if $(LATENCY),--latency '$(LATENCY)') \

@@ -41,6 +41,7 @@ func TestLocal(t *testing.T) {
 		"gives up at once where the projection cannot read the events":     unreadable,
 		"mirrors the source byte by byte":                                  mirror,
 		"adds up customers through killed projectors":                      customers,
+		"runs a program of the user's as the projection":                   ownProgram,
 		"begins with a full collection":                                    beginsFull,
 		"begins the stream with a snapshot":                                beginsWithSnapshot,
 		"fails over on Azurite":                                            azuriteFailover,

@@ -57,6 +57,7 @@ type Options struct {
 	Producers       int
 	Projectors      int
 	Projection      string
+	ProjectionURL   string              // of a program that is the projection; empty: the projection is one of those above
 	CheckpointStore string              // the producers'
 	SessionKey      envelope.SessionKey // the producers'
 	Rate            float64             // events a second; 0: as fast as it goes
@@ -119,6 +120,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.IntVar(&o.Producers, "producers", 2, "producers to run; one leads, the others stand by")
 	fs.IntVar(&o.Projectors, "projectors", 1, "projectors to run; all are active")
 	fs.StringVar(&o.Projection, "projection", Timeline, "read model to build and check: timeline, mirror or orders")
+	fs.StringVar(&o.ProjectionURL, "projection-url", "", "`URL` of a program that is the projection, such as http://127.0.0.1:8088; --projection is its name")
 	fs.StringVar(&o.CheckpointStore, "checkpoint-store", "blob", "the `store` of the checkpoint: blob or mongodb")
 	fs.TextVar(&o.SessionKey, "session-key", envelope.SessionKey{}, "`key` of the sessions: aggregate (each has its own) or bucket:N (all aggregates share N)")
 	fs.StringVar(&input, "input", "", "`file` of events, one JSON object {aggregateId, version, type, occurredAt, data} a line;\nwithout it, generated orders")
@@ -226,8 +228,13 @@ func (o Options) contradictions(given map[string]bool) []string {
 	problem(o.Generate < 0, "--events %d: must be 0 (until stopped) or more", o.Generate)
 	problem(o.Latency < 0, "--latency %s: must not be negative", o.Latency)
 	problem(given["events"] && given["input"], "--events counts generated events and --input brings its own: give one of them")
-	problem(!slices.Contains([]string{Timeline, Mirror, Orders}, o.Projection),
-		"--projection %s: this command can check %s, %s and %s", o.Projection, Timeline, Mirror, Orders)
+	problem(o.ProjectionURL == "" && !slices.Contains([]string{Timeline, Mirror, Orders}, o.Projection),
+		"--projection %s: this command can check %s, %s and %s; a projection of your own is a program that runs, with --projection-url",
+		o.Projection, Timeline, Mirror, Orders)
+	for _, flag := range []string{"build", "snapshot", "follow", "expect", "stack-only"} {
+		problem(o.ProjectionURL != "" && given[flag], "--projection-url and --%s: leave one of them out", flag)
+	}
+	problem(o.ProjectionURL != "" && !given["projection"], "--projection-url needs --projection, the name that the program declares")
 	problem(given["expect"] && o.Projection != Timeline,
 		"--expect describes the timeline read model: leave it out with --projection %s, which is compared with the source", o.Projection)
 	problem(given["expect"] && !given["input"], "--expect describes the outcome of a file of events: give that with --input")

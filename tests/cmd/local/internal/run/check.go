@@ -121,6 +121,10 @@ func (r *runner) compare(ctx context.Context, data *data) (c history.Comparison,
 	if r.options.Following() {
 		return r.verdict.Comparison, r.applied(), r.compared(), nil
 	}
+	if r.options.ProjectionURL != "" {
+		c, checked = r.compareProgram(ctx)
+		return c, r.applied(), checked, nil
+	}
 	if r.options.Projection == flags.Mirror {
 		c, applied, err = compareMirror(ctx, data)
 		return c, applied, "every document of the mirror against its source, byte by byte", err

@@ -44,6 +44,8 @@ type runner struct {
 	places  places         // of the data
 	logs    string         // directory
 
+	witnessIn string // the collection of the read model in which events are seen to be applied
+
 	producers  []*child.Slot
 	projectors []*child.Slot
 
@@ -158,7 +160,12 @@ func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, p
 	}
 	defer func() { err = errors.Join(err, data.close(context.WithoutCancel(ctx))) }()
 
-	r.readModel = data.readModel
+	r.readModel, r.witnessIn = data.readModel, r.options.Projection
+	if r.options.ProjectionURL != "" {
+		if r.witnessIn, err = r.guardsOf(ctx); err != nil {
+			return outcome, err
+		}
+	}
 	if err := r.fillSource(ctx, data); err != nil {
 		return outcome, err
 	}

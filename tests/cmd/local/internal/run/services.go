@@ -61,6 +61,9 @@ func (r *runner) fill(producer, projector string) {
 	}
 	for i := range r.options.Projectors {
 		own := []string{"READ_MODEL_DATABASE=" + r.places.readModel, "PROJECTION=" + r.options.Projection}
+		if r.options.ProjectionURL != "" {
+			own = append(own, "PROJECTION_URL="+r.options.ProjectionURL)
+		}
 		if route.Queue == "" {
 			own = append(own, "SERVICE_BUS_SUBSCRIPTION="+route.Subscription)
 		}

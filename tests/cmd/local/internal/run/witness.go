@@ -27,7 +27,7 @@ func (r *runner) accepted(a servicebus.Accepted) {
 // watch follows the read model by a change stream of our own until ctx ends, through any failure of
 // the server.
 func (r *runner) watch(data *data) func(context.Context) error {
-	collection := data.readModel.Collection(r.options.Projection)
+	collection := data.readModel.Collection(r.witnessIn)
 	return func(ctx context.Context) error {
 		var follower witness.Watcher
 		backoff := retry.Backoff{Initial: 20 * time.Millisecond, Max: time.Second}
@@ -54,6 +54,12 @@ func (r *runner) watch(data *data) func(context.Context) error {
 
 // observe records one change of a read-model document.
 func (r *runner) observe(change bson.Raw, at time.Time) {
+	if r.options.ProjectionURL != "" {
+		if o, ok := guardMoved(change, at); ok {
+			r.rec.Observe(o)
+		}
+		return
+	}
 	if r.options.Projection == flags.Mirror {
 		// The mirror keeps no count; the copy of an event that appears is that event to be seen.
 		operation, _ := change.Lookup("operationType").StringValueOK()
