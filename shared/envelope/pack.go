@@ -198,7 +198,7 @@ func Unpack(m *azservicebus.ReceivedMessage) (events []*azservicebus.ReceivedMes
 // alone returns a message with what the broker adds to a pack.
 func alone(pack *azservicebus.ReceivedMessage) *azservicebus.ReceivedMessage {
 	return &azservicebus.ReceivedMessage{
-		SessionID: pack.SessionID, PartitionKey: pack.PartitionKey, SequenceNumber: pack.SequenceNumber,
+		SessionID: pack.SessionID, PartitionKey: pack.PartitionKey, SequenceNumber: pack.SequenceNumber, EnqueuedSequenceNumber: pack.EnqueuedSequenceNumber,
 		DeliveryCount: pack.DeliveryCount, EnqueuedTime: pack.EnqueuedTime,
 		DeadLetterReason: pack.DeadLetterReason, DeadLetterErrorDescription: pack.DeadLetterErrorDescription,
 	}

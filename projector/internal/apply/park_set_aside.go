@@ -43,6 +43,7 @@ type aside struct {
 	Description   string    `bson:"description"`
 	Session       string    `bson:"session"`
 	Sequence      int64     `bson:"sequence"` // of the pack
+	Arrived       int64     `bson:"arrived"`  // the sequence number that the pack had first
 	MessageID     string    `bson:"messageId"`
 	ContentType   string    `bson:"contentType"`
 	CorrelationID string    `bson:"correlationId,omitempty"`
@@ -71,7 +72,7 @@ func (a *Applier) SetAside(ctx context.Context, events []SetAsideEvent) error {
 			}
 		}
 		if m.SequenceNumber != nil {
-			kept.Sequence = *m.SequenceNumber
+			kept.Sequence, kept.Arrived = *m.SequenceNumber, Arrival(m)
 		}
 		models = append(models, mongo.NewReplaceOneModel().SetUpsert(true).SetFilter(bson.D{{Key: "_id", Value: kept.ID}}).SetReplacement(kept))
 	}
@@ -85,11 +86,20 @@ func (a *Applier) SetAside(ctx context.Context, events []SetAsideEvent) error {
 	return nil
 }
 
+// Arrival returns the sequence number that a message had first. A dead letter has another number
+// than its message had before, and this one orders the two.
+func Arrival(m *azservicebus.ReceivedMessage) int64 {
+	if m.EnqueuedSequenceNumber != nil {
+		return *m.EnqueuedSequenceNumber
+	}
+	return *m.SequenceNumber
+}
+
 // Asides calls f with the events that are set aside, in the order in which they came, with or
 // without their bodies. If ids are given, it is called with those alone.
 func (a *Applier) Asides(ctx context.Context, bodies bool, ids []string, f func(Aside)) error {
 	from := a.database.Collection(parkedCollection(a.projection))
-	find, filter := options.Find().SetSort(bson.D{{Key: "sequence", Value: 1}, {Key: "_id.position", Value: 1}}), bson.D{}
+	find, filter := options.Find().SetSort(bson.D{{Key: "arrived", Value: 1}, {Key: "_id.position", Value: 1}}), bson.D{}
 	if !bodies {
 		find.SetProjection(bson.D{{Key: "body", Value: 0}})
 	}
@@ -111,7 +121,8 @@ func (a *Applier) Asides(ctx context.Context, bodies bool, ids []string, f func(
 			return fmt.Errorf("read %s: %w", from.Name(), err)
 		}
 		m := &azservicebus.ReceivedMessage{
-			MessageID: kept.MessageID, SessionID: &kept.Session, SequenceNumber: &kept.Sequence, ApplicationProperties: kept.Properties, Body: kept.Body,
+			MessageID: kept.MessageID, SessionID: &kept.Session, SequenceNumber: &kept.Sequence, EnqueuedSequenceNumber: &kept.Arrived,
+			ApplicationProperties: kept.Properties, Body: kept.Body,
 			DeadLetterReason: &kept.Reason, DeadLetterErrorDescription: &kept.Description,
 		}
 		if kept.ContentType != "" {

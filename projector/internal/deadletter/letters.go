@@ -21,6 +21,7 @@ type Letter struct {
 	Version  int64  `json:"version"`
 	Reason   string `json:"reason"`
 	key      letterKey
+	arrived  int64 // see [apply.Arrival]
 	session  string
 	change   envelope.Change // without its body
 	// message is its message, if it was kept.
@@ -138,7 +139,10 @@ func (p *Replayer) lettersWhere(
 			if c := envelope.Partial(a.Message); wanted(c.Aggregate) {
 				l := letterOf(a.Message, c)
 				l.key = letterKey{aside: a.ID}
-				add(l)
+				if letters[c.Aggregate] == nil {
+					names = append(names, c.Aggregate)
+				}
+				letters[c.Aggregate] = insert(letters[c.Aggregate], l)
 			}
 		})
 	}
@@ -185,7 +189,7 @@ func packReason(m *azservicebus.ReceivedMessage) string {
 }
 
 func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
-	l := Letter{MessageID: c.MessageID, Position: c.Position, Version: c.Version, key: letterKey{sequence: *m.SequenceNumber}, change: c}
+	l := Letter{MessageID: c.MessageID, Position: c.Position, Version: c.Version, key: letterKey{sequence: *m.SequenceNumber}, arrived: apply.Arrival(m), change: c}
 	if m.DeadLetterReason != nil {
 		l.Reason = *m.DeadLetterReason
 	}
@@ -195,7 +199,16 @@ func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
 	return l
 }
 
-// order sorts letters, which come in order of their sequence numbers, by position. Positions of two
+// insert adds a copy to letters, before the first one that arrived later.
+func insert(letters []Letter, l Letter) []Letter {
+	at := slices.IndexFunc(letters, func(other Letter) bool { return other.arrived > l.arrived })
+	if at < 0 {
+		at = len(letters)
+	}
+	return slices.Insert(letters, at, l)
+}
+
+// order sorts letters, which come in the order in which they arrived, by position. Positions of two
 // streams do not compare, so a letter stays where it arrived, unless it arrived behind a later one
 // of its own stream, as a repeat does: it goes directly before the first such letter. A letter
 // without a position stays behind those that were dead-lettered before it.

@@ -250,3 +250,42 @@ func TestG5OneEventUsesUpTheDeliveriesOfItsPack(t *testing.T) {
 		require.NoError(w, err)
 	})
 }
+
+// G5: at the last delivery of a pack only its first undecided event parks its aggregate; the others
+// are still applied.
+func TestG5TheLastDeliveryOfAPackParksOneAggregate(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		send(w, packOf(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T"), event("c", 1, "T")))
+		loseDeliveries(w, "bucket-3", maxDeliveries-2)
+		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+			s.settings(nil)(c, o)
+			c.MaxDeliveries = maxDeliveries
+		})
+		w.Completed(1)
+		require.Equal(w, []string{"a/1 DeliveriesUsedUp", "a/2 AggregateParked"}, asides(w, s))
+		require.Equal(w, 1, s.applied(w, "b"))
+		require.Equal(w, 1, s.applied(w, "c"))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G2, G5: of two streams, the events of packs and those that came alone are replayed in the order
+// in which they arrived.
+func TestG2G5EventsOfTwoStreamsInAndOutOfPacksAreReplayedAsTheyArrived(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings(nil))
+		first, third := paid("a", 11, "Poison"), paid("a", 12, "Paid")
+		first.Session, third.Session = "bucket-3", "bucket-3"
+		send(w, encode(w, first), packOf(w, event("a", 1, "T"), event("b", 1, "T")), encode(w, third), packOf(w, event("b", 2, "T"), event("a", 2, "Shipped")))
+		w.Completed(2)
+		require.Len(w, asides(w, s), 2)
+		deadLettered(w, 2)
+		s.fixed.Store(true)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+		require.Empty(w, asides(w, s))
+		_, err := p.End()
+		require.NoError(w, err)
+		requireOrderOfStreams(w, s)
+	})
+}
