@@ -19,6 +19,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if addr := os.Getenv(envProgram); addr != "" {
+		panic(serveProgram(addr))
+	}
 	// Rings wait far more than they compute: all that are requested run at once, whatever the
 	// number of processors.
 	if err := flag.Set("test.parallel", "64"); err != nil {

@@ -90,6 +90,13 @@ func (r *ring) fill(ctx context.Context) error {
 		place.Program = r.options.projector
 		place.Env = append(env, "SERVICE_BUS_SUBSCRIPTION="+emulator.Subscription, "READ_MODEL_DATABASE=readmodel", "PROJECTION="+r.options.projection(),
 			"SESSION_IDLE=500ms", "MAX_SESSIONS=16", "SERVICE_BUS_CONNECTIONS=2", "SESSION_RECEIVER="+r.options.receiver())
+		if r.options.program {
+			url, err := r.besideProgram(ctx, fmt.Sprintf("program-%d", 1+len(r.projectors)), logs)
+			if err != nil {
+				return err
+			}
+			place.Env = append(place.Env, "PROJECTION_URL="+url)
+		}
 		r.projectors = append(r.projectors, place)
 	}
 	return nil

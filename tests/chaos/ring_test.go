@@ -39,6 +39,8 @@ type ringOptions struct {
 	times             []string      // settings of the leadership, KEY=VALUE
 	documents         *reading      // nil: a log of events and its timeline; otherwise documents that change, and their mirror
 	latency           time.Duration // a round trip to MongoDB and Service Bus
+	// program has each projector call a program of its own, which is the projection.
+	program bool
 	// apart gives every service a network namespace of its own, and a cable from there to the
 	// servers.
 	apart bool
@@ -89,6 +91,7 @@ type ring struct {
 	trace     *trace
 
 	producers, projectors []*slot
+	programs              []*child.Slot // of the projectors, if the projection is one
 
 	rec         *history.Recorder
 	checkpoints wire.Checkpoints
@@ -185,6 +188,9 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	running, ctx := errgroup.WithContext(services)
 	for _, place := range r.slots() {
 		running.Go(func() error { return place.Run(ctx) })
+	}
+	for _, program := range r.programs {
+		running.Go(func() error { return program.Run(ctx) })
 	}
 	err = r.drive(ctx, work)
 	stopServices()
