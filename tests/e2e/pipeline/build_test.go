@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,6 +62,16 @@ func builds(setting string) func(*projector.Config, *projector.Options) {
 		c.Stream, c.CheckpointContainer = "shop.events", "sluice"
 		c.ClaimContainer = "claim-checks"
 	}
+}
+
+// asProgram is builds with the projection in a program of its own.
+func asProgram(w *world.World, p projection.Projection, setting string) (set func(*projector.Config, *projector.Options), end func()) {
+	w.Helper()
+	g := w.StartProgram(p)
+	return func(c *projector.Config, o *projector.Options) {
+		builds(setting)(c, o)
+		g.Runs(setting)(c, o)
+	}, g.End
 }
 
 // operated gives a build access to Blob storage, which a projector does not need.
@@ -118,10 +130,17 @@ func commandUntil(ctx context.Context, w *world.World, set func(*projector.Confi
 // G1, G2, G3: a read model that is built beside writers, by a command that is killed repeatedly,
 // and that then continues with the waiting events, contains each event once.
 func TestG3ABuildBesideWritersHasEachEventOnce(t *testing.T) {
-	for _, setting := range []string{"timeline", "ledger", "timeline:2", "ledger:2"} {
-		t.Run(setting, func(t *testing.T) {
+	programs := map[string]projection.Projection{"ledger as a program": ledger{}, "timeline:2 as a program": projection.Timeline{}, "ledger:2 as a program": ledger{}}
+	for _, name := range append(slices.Sorted(maps.Keys(programs)), "timeline", "ledger", "timeline:2", "ledger:2") {
+		t.Run(name, func(t *testing.T) {
 			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				setting, _, _ := strings.Cut(name, " ")
 				set := builds(setting)
+				if p := programs[name]; p != nil {
+					var end func()
+					set, end = asProgram(w, p, setting)
+					defer end()
+				}
 				var c projector.Config
 				set(&c, &projector.Options{})
 				subscription := world.Subscription

@@ -77,6 +77,45 @@ func command(w *world.World, v int, args ...string) world.Operated {
 	return w.OperateProjector(operated(w, version(v)), args...)
 }
 
+// A new version of a projection that is a program is another program under the same name: it is
+// built beside the old one, and switched to.
+func TestG3ANewVersionOfAProgramIsBuiltAndSwitchedTo(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		const events = 30
+		subscribe(w, "revised-v2")
+		old, endOld := asProgram(w, revised{"code 1"}, "revised")
+		defer endOld()
+		next, endNext := asProgram(w, revised{"code 2"}, "revised:2")
+		defer endNext()
+		operate := func(set func(*projector.Config, *projector.Options), args ...string) {
+			answer := w.OperateProjector(operated(w, set), args...)
+			require.Zero(w, answer.Code, answer.Err+answer.Out)
+		}
+		w.StartProjector(old)
+		versions := begun(w, events)
+		operate(next, "build")
+		w.StartProjector(next)
+		current := func() (codes []string) {
+			cursor, err := w.Client.Database(world.ReadModel).Collection("accounts_current").Find(w.Context(), bson.D{})
+			require.NoError(w, err)
+			for cursor.Next(w.Context()) {
+				codes = append(codes, cursor.Current.Lookup("code").StringValue())
+			}
+			return codes
+		}
+		for v, set := range map[int]func(*projector.Config, *projector.Options){1: old, 2: next} {
+			appendEvent(w, versions, "a0")
+			w.Eventually("both versions have all events", func() bool {
+				return eventsOf(w, "accounts", "a0") == versions["a0"] && eventsOf(w, "accounts_v2", "a0") == versions["a0"]
+			})
+			operate(set, "switch", "revised", "--to", fmt.Sprint(v))
+			code := fmt.Sprint("code ", v)
+			require.Equal(w, []string{code, code, code}, current())
+			operate(set, "verify")
+		}
+	})
+}
+
 // A reader of a view sees all documents of exactly one version in each of its reads, while the
 // views are switched back and forth beside writers.
 func TestG3AReaderOfAViewSeesExactlyOneVersion(t *testing.T) {
