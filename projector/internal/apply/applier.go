@@ -104,7 +104,7 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 // retried: with the same arguments, Apply continues where it stopped. A decided change stays
 // decided, whatever follows.
 func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result) ([]Failure, error) {
-	groups, failures, err := a.project(ctx, session, t, changes, results)
+	groups, failures, err := a.prepare(ctx, session, t, changes, results)
 	if err == nil {
 		err = a.write(ctx, t, groups)
 	}
@@ -123,27 +123,6 @@ func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes 
 		err = fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)
 	}
 	return failures, err
-}
-
-// project plans a batch, with what is known of events from which the projection does not return.
-func (a *Applier) project(
-	ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result,
-) ([]*group, []Failure, error) {
-	if err := a.judgeSuspects(ctx, session, t, changes, results); err != nil {
-		return nil, nil, err
-	}
-	leave, err := a.suspects.Enter(ctx, func() []*envelope.Change { return inHand(t, changes, results) })
-	if err != nil {
-		return nil, nil, err
-	}
-	groups, decided, failures := a.plan(ctx, t, changes, results)
-	leave()
-	for _, g := range groups {
-		g.session = session
-	}
-	record(results, decided)
-	failures, err = a.judgeHanging(ctx, session, t, changes, results, failures)
-	return groups, failures, err
 }
 
 // write commits the groups' effects and has each group decide its changes.

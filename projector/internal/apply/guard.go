@@ -154,6 +154,37 @@ func (g guards) condition(group *group, n int) bson.D {
 	return filter
 }
 
+// begins reports whether nothing of the stream was applied before, as the condition will ensure.
+func (g *group) begins() bool {
+	return g.unguarded || (g.replay != nil && g.replay.of(g.stream).position == "")
+}
+
+// requiredVersion returns the index of the first of the first n changes that has a version of its
+// own, and the version that must be in the guard before it; 0 if none must be.
+func (g *group) requiredVersion(n int) (index int, version int64) {
+	if g.ignoreVersions {
+		return 0, 0
+	}
+	for i, e := range g.events[:n] {
+		if versioned(e.change) {
+			return i, max(e.change.Version-1-g.past.before(e.change), 0)
+		}
+	}
+	return 0, 0
+}
+
+// mustFollow reports whether the first n changes cannot be an aggregate's first, because versions
+// begin below them, or because the build of the read model has read beyond them.
+func (g *group) mustFollow(n int) bool {
+	return g.skipsFirst(n) || g.events[0].change.Position <= g.through
+}
+
+// skipsFirst reports whether versions begin below those of the first n changes.
+func (g *group) skipsFirst(n int) bool {
+	at, required := g.requiredVersion(n)
+	return at == 0 && g.firstVersion > 0 && required >= g.firstVersion
+}
+
 // nextGuard returns the guard after the first n events of a group, as fields and values. If none of
 // them has a version, the guard keeps its own. first is the version of the first of them that has
 // one, for a guard that has no first version yet; 0 if the guard is to have none.

@@ -8,6 +8,27 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
+// prepare plans a batch, with what is known of events from which the projection does not return.
+func (a *Applier) prepare(
+	ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result,
+) ([]*group, []Failure, error) {
+	if err := a.judgeSuspects(ctx, session, t, changes, results); err != nil {
+		return nil, nil, err
+	}
+	leave, err := a.suspects.Enter(ctx, func() []*envelope.Change { return inHand(t, changes, results) })
+	if err != nil {
+		return nil, nil, err
+	}
+	groups, decided, failures := a.plan(ctx, t, changes, results)
+	leave()
+	for _, g := range groups {
+		g.session = session
+	}
+	record(results, decided)
+	failures, err = a.judgeHanging(ctx, session, t, changes, results, failures)
+	return groups, failures, err
+}
+
 // plan asks the projection for the writes of every pending change and groups them by aggregate, in
 // order of first appearance. It decides everything that needs no database: changes at or below a
 // position decided earlier in the batch are duplicates, and those that the projection refuses are

@@ -66,11 +66,6 @@ func (g *group) writes(n int) (all []projection.Write) {
 	return all
 }
 
-// begins reports whether nothing of the stream was applied before, as the condition will ensure.
-func (g *group) begins() bool {
-	return g.unguarded || (g.replay != nil && g.replay.of(g.stream).position == "")
-}
-
 // last returns the position of the last change planned; empty without any.
 func (g *group) last() string {
 	if g == nil || len(g.events) == 0 {
@@ -91,32 +86,6 @@ func (g *group) skipsVersion(c *envelope.Change, may int64) bool {
 		}
 	}
 	return false
-}
-
-// requiredVersion returns the index of the first of the first n changes that has a version of its
-// own, and the version that must be in the guard before it; 0 if none must be.
-func (g *group) requiredVersion(n int) (index int, version int64) {
-	if g.ignoreVersions {
-		return 0, 0
-	}
-	for i, e := range g.events[:n] {
-		if versioned(e.change) {
-			return i, max(e.change.Version-1-g.past.before(e.change), 0)
-		}
-	}
-	return 0, 0
-}
-
-// mustFollow reports whether the first n changes cannot be an aggregate's first, because versions
-// begin below them, or because the build of the read model has read beyond them.
-func (g *group) mustFollow(n int) bool {
-	return g.skipsFirst(n) || g.events[0].change.Position <= g.through
-}
-
-// skipsFirst reports whether versions begin below those of the first n changes.
-func (g *group) skipsFirst(n int) bool {
-	at, required := g.requiredVersion(n)
-	return at == 0 && g.firstVersion > 0 && required >= g.firstVersion
 }
 
 // stopAtGap compares the guard with the version that the group requires, and reports whether one is

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/remote"
-	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -134,26 +133,6 @@ func (b *batch) keepAnswers(indexes []int) {
 			b.answers.drop(m)
 		}
 	}
-}
-
-// attempt selects what to try, with the answers of a program. A failure is returned once: the next
-// attempt asks again.
-func (h *handler) attempt(b *batch) apply.Attempt {
-	a := b.attempt()
-	if b.answers == nil {
-		return a
-	}
-	a.Answer = func(i int) (writes []projection.Write, answered bool, err error) {
-		answer := b.answers.get(b.messages[i])
-		switch {
-		case answer == nil:
-			return nil, false, nil
-		case answer.Err != nil && !errors.Is(answer.Err, projection.ErrPermanent):
-			b.answers.drop(b.messages[i])
-		}
-		return projection.Renamed(h.opts.Projection, answer.Writes), true, answer.Err
-	}
-	return a
 }
 
 // askedToWait returns how long a program asks to wait.

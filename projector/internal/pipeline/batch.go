@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"iter"
 	"slices"
 	"time"
@@ -44,6 +45,21 @@ type fetchedBody struct {
 	message *azservicebus.ReceivedMessage
 	claim   *envelope.Claim
 	done    func() // frees the memory
+}
+
+// take returns the batch of the messages that were received, behind those that were deferred.
+// called is when they were requested. Errors: [sessions.ErrRelease].
+func (h *handler) take(ctx context.Context, called time.Time, messages []*azservicebus.ReceivedMessage) (*batch, error) {
+	b := h.decode(messages)
+	if err := h.refuse(ctx, b); err != nil {
+		return nil, err
+	}
+	b.spans = follow(ctx, h.opts.Tracer, h.opts.Entity.String(), called, b)
+	h.joined = h.deferred.len() > 0
+	b = join(h.deferred, b)
+	b.answers = h.answers
+	h.deferred = &batch{}
+	return b, nil
 }
 
 // decode reads the messages. A message that cannot be read is poison from the start, and so is one
@@ -94,11 +110,6 @@ func (b *batch) add(m *azservicebus.ReceivedMessage, c envelope.Change, r apply.
 	b.messages = append(b.messages, m)
 	b.changes = append(b.changes, c)
 	b.results = append(b.results, r)
-}
-
-// attempt returns what the next attempt tries.
-func (b *batch) attempt() apply.Attempt {
-	return apply.Attempt{Limit: b.limit, PerAggregate: b.perAggregate, Skip: b.skip}
 }
 
 // bounded returns how many changes are tried at once; 0: all.

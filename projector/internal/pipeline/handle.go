@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -75,15 +74,10 @@ func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions
 		if unknown != nil && len(messages) == 0 {
 			return h.leaveUnknown(receiving, unknown)
 		}
-		b := p.decode(messages)
-		if err := p.refuse(receiving, b); err != nil {
+		b, err := h.take(receiving, called, messages)
+		if err != nil {
 			return err
 		}
-		b.spans = follow(receiving, p.opts.Tracer, p.opts.Entity.String(), called, b)
-		h.joined = h.deferred.len() > 0
-		b = join(h.deferred, b)
-		b.answers = h.answers
-		h.deferred = &batch{}
 		err = h.finish(receiving, applying, b)
 		b.dropBody()
 		b.spans.abandon()
@@ -153,74 +147,6 @@ func (h *handler) finish(receiving, applying context.Context, b *batch) error {
 			return err
 		}
 	}
-}
-
-// write makes one attempt to write the batch, and settles what is decided. The error is why the
-// session cannot be handled any further.
-func (h *handler) write(receiving, applying context.Context, b *batch, s step) (attempt, error) {
-	if !s.parkFirst {
-		if err := h.pause(receiving, b, s.pause); err != nil {
-			return attempt{}, err
-		}
-	}
-	if err := h.ask(applying, b); err != nil {
-		if applying.Err() != nil {
-			err = context.Cause(applying)
-			return attempt{}, err
-		}
-		return attempt{made: true, away: err}, nil
-	}
-	a := h.apply(applying, b)
-	if applying.Err() != nil {
-		return a, context.Cause(applying)
-	}
-	if err := h.completing.wait(); err != nil {
-		return a, err
-	}
-	if s.parkFirst {
-		if err := h.pause(receiving, b, s.pause); err != nil {
-			return a, err
-		}
-	}
-	if err := h.settle(receiving, applying, b); err != nil {
-		return a, err
-	}
-	if a.err == nil {
-		b.dropBody()
-	}
-	return a, nil
-}
-
-// pause delays messages that were delivered often, while their session is kept without a worker and
-// its lock is renewed. After an error the session must be released: its messages are then delivered
-// again, and no delivery count rises.
-func (h *handler) pause(receiving context.Context, b *batch, longest time.Duration) error {
-	if longest == 0 {
-		return nil
-	}
-	wait := longest/2 + rand.N(longest/2)
-	h.opts.Logger.Warn("messages are delivered again and again, because their session's lock was lost each time: waiting before this delivery",
-		telemetry.KeySession, h.session.ID(), telemetry.KeyDelivery, b.deliveries, telemetry.KeyWait, wait.Milliseconds())
-	if err := h.session.Yield(receiving, b.bytes(), func(bool) { _ = retry.Sleep(receiving, wait) }); err != nil {
-		return fmt.Errorf("stop with messages in hand: %w", err)
-	}
-	return nil
-}
-
-// apply makes one attempt to write the batch, within ApplyTimeout.
-func (h *handler) apply(applying context.Context, b *batch) attempt {
-	start := time.Now()
-	ctx, cancel := context.WithTimeout(applying, h.opts.ApplyTimeout)
-	defer cancel()
-	span := b.spans.applying(ctx)
-	a := attempt{made: true, limit: b.limit, tried: b.tries()}
-	a.failures, a.err = h.opts.Applier.Apply(ctx, h.session.ID(), h.attempt(b), b.changes, b.results)
-	a.timedOut = a.err != nil && ctx.Err() != nil
-	endSpan(span, a.err)
-	b.spans.decided(b)
-	h.metrics.applied(b, time.Since(start), a)
-	h.metrics.projectionsHanging.Set(float64(h.opts.Applier.Hanging()))
-	return a
 }
 
 // fetch gets the body of a change, while other sessions are handled. A body that is gone or corrupt
