@@ -17,11 +17,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer/internal/broker"
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/publish"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/claim"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/servicebus"
+	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
 // closeTimeout bounds the closing of the connections at the end.
@@ -34,9 +36,11 @@ type clients struct {
 	mongoSight *mongodb.Sight
 	// checkpoints are those of the stream's store.
 	checkpoints checkpoints
-	claims      publish.Claims    // nil: a large event stops the stream
-	refusals    publish.Refusals  // nil: a message that is permanently refused stops the stream
-	bodies      *container.Client // of claims and refusals; nil without either
+	// inStore returns the stream's checkpoint in another store.
+	inStore  func(store string) (*checkpoint.Checkpoint, error)
+	claims   publish.Claims    // nil: a large event stops the stream
+	refusals publish.Refusals  // nil: a message that is permanently refused stops the stream
+	bodies   *container.Client // of claims and refusals; nil without either
 	// openMongo sets collection and mongoSight, which are nil until it succeeds; it is nil if they
 	// are set. Only the name in a mongodb+srv URI is resolved that late, if it could not be
 	// resolved at the start.
@@ -98,6 +102,7 @@ func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential,
 			return err
 		}
 	}
+	c.inStore = func(store string) (*checkpoint.Checkpoint, error) { return s.inStore(cfg, store, credential, opts) }
 	open := func() error {
 		db, sight, err := s.openMongo(cfg.MongoURI, opts)
 		if err != nil {
@@ -128,6 +133,40 @@ func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential,
 	}
 	s.streams = append(s.streams, c)
 	return nil
+}
+
+// inStore returns the checkpoint of a stream in another store than the one that its settings name.
+// Errors: a [settings.Problems] if the other store's settings are missing or wrong.
+func (s *clientSet) inStore(cfg Config, store string, credential azcore.TokenCredential, opts Options) (*checkpoint.Checkpoint, error) {
+	present := cfg.CheckpointStore
+	cfg.CheckpointStore = store
+	var p settings.Checks
+	p.Require(store != present && !(store == storeBlob && present == ""), "CHECKPOINT_STORE: is %s already", store)
+	cfg.validateStore(&p)
+	if cfg.checkpointsInBlob() {
+		p.Add(cfg.Blob.Validate())
+	}
+	if err := p.Problems(); err != nil {
+		return nil, err
+	}
+	if !cfg.checkpointsInBlob() {
+		all, err := s.stores.checkpoints(cfg, opts)
+		if err != nil {
+			return nil, err
+		}
+		return all.open(cfg.Stream), nil
+	}
+	if credential == nil && cfg.Blob.ConnectionString == "" {
+		var err error
+		if credential, err = azure.Credential(); err != nil {
+			return nil, err
+		}
+	}
+	client, err := cfg.Blob.Client(credential, blobOptionsWithoutRetries(opts.Blob))
+	if err != nil {
+		return nil, err
+	}
+	return blobCheckpoints(client, cfg.CheckpointContainer).open(cfg.Stream), nil
 }
 
 // openMongo returns the client of a URI, and what is seen of its servers. Errors: a [*net.DNSError]

@@ -351,6 +351,7 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 		Name:       c.Stream,
 		Open:       clients.checkpoints.open,
 		OtherStore: clients.checkpoints.other,
+		InStore:    clients.inStore,
 		Container:  clients.checkpoints.container,
 		Collection: clients.collection,
 		Entity: operator.Entity{

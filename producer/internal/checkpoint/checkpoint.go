@@ -87,8 +87,21 @@ func (c *Checkpoint) Read(ctx context.Context) (Snapshot, error) {
 	return snapshot, nil
 }
 
-// decode returns the record of a stream. The error wraps [ErrUnreadable].
-func decode(text []byte, stream string) (r Record, err error) {
+// decode returns the record of a stream. Errors wrap [ErrUnreadable], of a record that was moved
+// also [ErrMoved].
+func decode(text []byte, stream string) (Record, error) {
+	r, err := parse(text, stream)
+	if err == nil {
+		err = r.unmoved()
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	return r, nil
+}
+
+// parse is [decode] that also returns a record that stays behind after a move.
+func parse(text []byte, stream string) (r Record, err error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		if !errors.Is(err, ErrUnreadable) {
 			err = fmt.Errorf("%w: %w", ErrUnreadable, err)

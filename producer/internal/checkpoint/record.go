@@ -44,8 +44,11 @@ const (
 	// a snapshot is being published: a release that does not know of it would publish changes of
 	// documents that the snapshot has not reached, and never the documents
 	schemaSnapshot = 6
+	// the stream has left this store: a release that does not know of moves would lead with an old
+	// position
+	schemaMoved = 7
 	// Schema is the newest schema that this package reads.
-	Schema = schemaSnapshot
+	Schema = schemaMoved
 )
 
 // ErrUnreadable reports a blob without a record of a known schema. It is never overwritten.
@@ -105,6 +108,9 @@ type Record struct {
 	// MessageId.
 	Generation int64
 	Progress   Progress
+	// MovedTo is the store that the checkpoint was moved to: this record stays behind. It is empty
+	// for a record with which a replica can lead.
+	MovedTo string
 	// HeartbeatAt is the writer's wall clock, for operators, and the writer recognises its own
 	// record by it. It is never compared with another clock.
 	HeartbeatAt time.Time
@@ -128,6 +134,7 @@ type wireRecord struct {
 	Published       int64               `json:"published"`
 	Snapshot        *wireBackfill       `json:"snapshot,omitempty"`
 	HeartbeatAt     time.Time           `json:"heartbeatAt"`
+	MovedTo         string              `json:"movedTo,omitempty"`
 }
 
 type wireTimestamp struct {
@@ -160,6 +167,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		if w.Snapshot, err = b.wire(); err != nil {
 			return nil, fmt.Errorf("write snapshot: %w", err)
 		}
+	}
+	if r.MovedTo != "" {
+		w.Schema, w.Translated, w.MovedTo = schemaMoved, r.Progress.Translated, r.MovedTo
 	}
 	if r.SessionKey != (envelope.SessionKey{}) {
 		w.SessionKey = r.SessionKey.String()
@@ -197,6 +207,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	}
 	*r = Record{
 		Stream: w.Stream, Epoch: w.Epoch, Leader: w.Leader, Generation: w.Generation, AcceptedAt: w.AcceptedAt, HeartbeatAt: w.HeartbeatAt,
+		MovedTo: w.MovedTo,
 		Progress: Progress{
 			AfterInvalidate: w.AfterInvalidate, Position: w.Position, Settings: w.Settings, Published: w.Published,
 			Translated: w.Schema == schemaTranslated || w.Translated,

@@ -189,7 +189,7 @@ func TestANewStreamsRecordHasNoToken(t *testing.T) {
 func TestG6AnyOtherContentIsUnreadable(t *testing.T) {
 	for name, text := range map[string]string{
 		"no schema":             `{"stream":"s","epoch":1}`,
-		"a newer schema":        `{"schema":7,"stream":"s","epoch":1}`,
+		"a newer schema":        `{"schema":8,"stream":"s","epoch":1}`,
 		"no stream":             `{"schema":1,"epoch":1}`,
 		"a negative epoch":      `{"schema":1,"stream":"s","epoch":-1}`,
 		"a negative generation": `{"schema":3,"stream":"s","epoch":1,"generation":-1}`,

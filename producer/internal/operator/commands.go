@@ -143,6 +143,21 @@ func tokenCommands() []Command {
 			Do: func(ctx context.Context, s *Stream, r Request) error { return s.TokenCopy(ctx, r.container) },
 		},
 		{
+			Name: "token move", Takes: "--to STORE [--force]",
+			Summary: "move the checkpoint into another store, with its own settings: blob, mongodb, or one that the program has",
+			Flags: func(f *flag.FlagSet, r *Request) {
+				forceFlag(f, r)
+				f.StringVar(&r.to, "to", "", "the `STORE`, as in CHECKPOINT_STORE")
+			},
+			Check: func(_ string, r *Request) error {
+				if r.to == "" {
+					return errors.New("needs --to with the name of the store, as in CHECKPOINT_STORE")
+				}
+				return nil
+			},
+			Do: func(ctx context.Context, s *Stream, r Request) error { return s.TokenMove(ctx, r.to, r.change.Force) },
+		},
+		{
 			Name: "token restore", Takes: "[COPY] [--container NAME] --to TIME | --applied [--reapply]",
 			Summary: "recreate a lost checkpoint, from the newest copy in a container or the named one, or from a time without a copy",
 			Operand: true,

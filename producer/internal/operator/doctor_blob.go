@@ -90,6 +90,8 @@ func (s *doctor) examineCheckpoint(ctx context.Context, e *checkup.Findings) boo
 			"%v", checkpoint.ErrGone)
 	case errors.Is(err, checkpoint.ErrNotFound):
 		e.OK("checkpoint", "there is no checkpoint: a producer that starts begins a new stream")
+	case errors.Is(err, checkpoint.ErrMoved):
+		e.Problem("checkpoint", "use the settings of that store", "%v", err)
 	case errors.Is(err, checkpoint.ErrUnreadable):
 		e.Problem("checkpoint", fmt.Sprintf("restore a readable copy of %s.json, or run the release that wrote it", s.Name), "%v", err)
 	case err != nil:

@@ -47,6 +47,8 @@ type Stream struct {
 	// OtherStore returns another place for copies of the checkpoint: a container of the same
 	// account, or a database of the same deployment.
 	OtherStore func(name string) (store.Store, error)
+	// InStore returns the checkpoint of the stream in another store, with that store's settings.
+	InStore    func(store string) (*checkpoint.Checkpoint, error)
 	Collection *mongo.Collection
 	// Entity is the destination of the stream.
 	Entity Entity
@@ -128,6 +130,8 @@ func (s *Stream) read(ctx context.Context) (checkpoint.Snapshot, error) {
 		}
 		return snapshot, fmt.Errorf("%w: no producer has led stream %q yet; start one (START_FROM and START_AT define where a "+
 			"new stream begins), or check STREAM_NAME and the settings of the checkpoint store", err, s.Name)
+	case errors.Is(err, checkpoint.ErrMoved):
+		return snapshot, err
 	case errors.Is(err, checkpoint.ErrUnreadable):
 		return snapshot, fmt.Errorf("%w; examine %s.json in the checkpoint store, and restore a copy that can be read", err, s.Name)
 	}
