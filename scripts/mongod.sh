@@ -7,7 +7,7 @@
 #   history     a stream whose history is lost, on a server with an oplog of 16 MB
 #   clients     other languages' drivers, if they can be installed
 #   pipeline    the whole pipeline with each projection, while producers and projectors are killed; and, from 5.0 on, a stream that
-#               begins with a snapshot of 20,000 documents, while leaders are killed and the primary steps down
+#               begins with a snapshot of 20,000 documents, and a read model that is built from 50,000 events
 #   drivers     the Go drivers' own tests: tests/emulator/scripts/conformance-mongo.sh
 #
 # MONGOD=PROGRAM is the server; or MONGOD=mongodb://… a replica set of one member for tests alone, on which every database is dropped.
@@ -105,8 +105,11 @@ if part pipeline; then
     services "$programs/local" --services "$programs" --external --once --quiet --events 3000 --rate 300 --projection "$projection" \
       --chaos kill-leader@2s,kill-projector@4s,crash-leader@6s,kill-projector@7s,term-leader@8s
   done
-  [[ $server == *4.4* ]] || services "$programs/local" --services "$programs" --external --snapshot --once --quiet --events 4000 --rate 300 \
-    --chaos kill-leader@1s,mongo-stepdown@6s,kill-leader@9s
+  if [[ $server != *4.4* ]]; then
+    services "$programs/local" --services "$programs" --external --snapshot --once --quiet --events 4000 --rate 300 \
+      --chaos kill-leader@1s,mongo-stepdown@6s,kill-leader@9s
+    services "$programs/local" --services "$programs" --external --build --once --quiet --projection orders --chaos kill-leader@1s,kill-projector@10s
+  fi
 fi
 if part drivers; then
   if [[ $server == mongodb*://* ]]; then

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -198,6 +199,27 @@ func (a *Applier) builtGuard(b Build, one *Built) bson.D {
 		}})
 	}
 	return append(guard, guardAt(b, one)...)
+}
+
+// AlsoFedBy returns an aggregate of version 1 of the projection that a stream other than this one
+// feeds; empty if its guards name none.
+func (a *Applier) AlsoFedBy(ctx context.Context, stream string) (aggregate string, err error) {
+	base := projection.BaseName(a.projection)
+	name := base + "_positions"
+	if one, ok := a.projection.(projection.OneDocument); ok {
+		name = strings.TrimSuffix(one.Collection(), strings.TrimPrefix(a.projection.Name(), base))
+	}
+	var found struct {
+		ID string `bson:"_id"`
+	}
+	err = a.database.Collection(name).FindOne(ctx, bson.D{{Key: "$or", Value: bson.A{
+		bson.D{{Key: a.guards.prefix + guardStream, Value: bson.D{{Key: "$exists", Value: true}, {Key: "$ne", Value: stream}}}},
+		bson.D{{Key: a.guards.prefix + guardStreams, Value: bson.D{{Key: "$exists", Value: true}}}},
+	}}}, options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Decode(&found)
+	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	return found.ID, nil
 }
 
 // notBuilt returns the aggregates that have no guard. Errors: [ErrForeignGuard].

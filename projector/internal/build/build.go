@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/verify"
@@ -26,6 +26,8 @@ type Builder struct {
 	ReadModel  *mongo.Database // with write and read concern majority
 	Source     verify.Source   // by a client that reads on the primary
 	Stream     Stream
+	// Reread reads the stream again: at the start, between ranges, and before the build ends.
+	Reread func(ctx context.Context) (Stream, error)
 	// Attach reaches the subscription, or the error why it cannot be. What is committed after it
 	// has returned arrives there.
 	Attach func(ctx context.Context) error
@@ -47,11 +49,11 @@ type Builder struct {
 	Progress func(what string, done, total int64)
 
 	ahead ahead
-	// asked is when Entity was asked last.
+	// asked is when Reread and Entity were asked last.
 	asked time.Time
 }
 
-// askEvery is the time between two questions to Entity.
+// askEvery is the time between two questions to Reread and Entity.
 const askEvery = 10 * time.Second
 
 // Stream is what the producer's checkpoint records of the stream that goes on behind the build.
@@ -185,11 +187,30 @@ func (s Stream) check(source verify.Source, operations string) error {
 	return nil
 }
 
-// follows checks that the subscription is still the one that has kept all events since the build
-// began, and that its topic has space for more.
+// errUnread is a stream that could be read at the start of the build, and cannot be read now.
+var errUnread = errors.New("the stream cannot be read again")
+
+// errChanged is a stream that a build could begin beside, and not go on.
+var errChanged = errors.New("what it published before and what it publishes now is not the same. Build another version")
+
+// at is the stream with its checkpoint at a position.
+func (s Stream) at(position string) Stream {
+	s.Position = position
+	return s
+}
+
+// follows checks that the stream still publishes what documents show, that the subscription is the
+// one that has kept all events since the build began, and that its topic has space for more.
 func (b *Builder) follows(ctx context.Context, s *State) error {
 	if time.Since(b.asked) < askEvery {
 		return nil
+	}
+	switch stream, err := b.Reread(ctx); {
+	case err != nil:
+		return fmt.Errorf("%w: %w", errUnread, err)
+	case stream != b.Stream.at(stream.Position):
+		return fmt.Errorf("the producer's settings of stream %s changed during the build, or a snapshot began: %w", b.Stream.Name,
+			cmp.Or(stream.check(b.Source, string(envelope.Insert)), errChanged))
 	}
 	created, err := b.Entity(ctx)
 	if err != nil {
@@ -223,6 +244,9 @@ func (b *Builder) open(ctx context.Context, uuid bson.Binary) (*State, error) {
 				err = fmt.Errorf("%w: %s is not empty", apply.ErrForeignGuard, guards)
 			}
 		case errors.Is(err, mongo.ErrNoDocuments):
+			if err := b.fedByOne(ctx); err != nil {
+				return nil, err
+			}
 			s, err = b.begin(ctx, uuid)
 		default:
 			err = fmt.Errorf("read %s: %w", guards, err)
@@ -248,6 +272,17 @@ func (b *Builder) open(ctx context.Context, uuid bson.Binary) (*State, error) {
 		return b.forgetFailures(ctx, s)
 	}
 	return s, nil
+}
+
+// fedByOne returns an error if several streams feed the version of the projection that readers use:
+// the history of all but one would be missing.
+func (b *Builder) fedByOne(ctx context.Context) error {
+	aggregate, err := b.Applier.AlsoFedBy(ctx, b.Stream.Name)
+	if err == nil && aggregate != "" {
+		err = fmt.Errorf("version 1 of %s is fed by another stream than %s, too (aggregate %q): a build reads the source of one stream, and "+
+			"the events of the others would be missing. Have a projection of its own for each stream", projection.BaseName(b.Projection), b.Stream.Name, aggregate)
+	}
+	return err
 }
 
 // persist repeats what fails for a reason that may pass.
@@ -277,6 +312,9 @@ var errStopped = errors.New("the build was stopped; what is built stays built: r
 func passes(err error) bool {
 	if errors.Is(err, errStopped) || errors.Is(err, errTooOld) || errors.Is(err, apply.ErrForeignGuard) {
 		return false
+	}
+	if errors.Is(err, errUnread) {
+		return true
 	}
 	_, server := errors.AsType[mongo.ServerError](err)
 	return (server || mongo.IsNetworkError(err) || mongo.IsTimeout(err)) && apply.Classify(err) == apply.Transient
@@ -308,6 +346,12 @@ func (b *Builder) step(ctx context.Context, s *State, size int64, gone error) (*
 		return nil, err
 	case !now.Equal(s.UUID):
 		return nil, fmt.Errorf("%s was replaced by another collection while it was read: what is built of it is not complete", b.Source)
+	}
+	if t.span.To.Type == 0 { // the last range
+		b.asked = time.Time{}
+		if err := b.follows(ctx, s); err != nil {
+			return nil, err
+		}
 	}
 	guards := apply.Build{ID: s.ID, Stream: s.Stream, Position: boundary(t.span.At)}
 	if err := b.write(ctx, guards, t.all); err != nil {
@@ -343,7 +387,8 @@ func (b *Builder) readRange(ctx context.Context, from, to bson.RawValue) (*taken
 		return nil, err
 	}
 	if since := envelope.TokenTime(b.Stream.Position); since.After(at) {
-		return nil, fmt.Errorf("the checkpoint of stream %s is at %v, behind the source's own time, %v: it is of another cluster", b.Stream.Name, since, at)
+		return nil, fmt.Errorf("the source's cluster time is %v, and the checkpoint of stream %s is at %v already: SOURCE_MONGODB_URI names "+
+			"another cluster than the producer's MONGODB_URI, or an old copy of it. Correct it", at, b.Stream.Name, since)
 	}
 	t := &taken{span: span{To: to, At: at}}
 	r := reading{b: b, from: from, to: to}
@@ -378,11 +423,7 @@ func (b *Builder) write(ctx context.Context, guards apply.Build, all []*apply.Bu
 // pause keeps the rate of a range that was begun then, and reports the progress.
 func (b *Builder) pause(ctx context.Context, begun time.Time, s *State, events int64) error {
 	if b.Progress != nil {
-		total, err := b.Source.Collection.EstimatedDocumentCount(ctx, options.EstimatedDocumentCount())
-		if err != nil {
-			return fmt.Errorf("count %s: %w", b.Source, err)
-		}
-		b.Progress("build", s.Events, total)
+		b.Progress("build", s.Events, s.Total)
 	}
 	if b.Rate <= 0 {
 		return nil

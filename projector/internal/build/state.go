@@ -33,6 +33,7 @@ type State struct {
 	Ranges     int64         `bson:"ranges"`
 	Aggregates int64         `bson:"aggregates"`
 	Events     int64         `bson:"events"`
+	Total      int64         `bson:"total"`           // about how many the source had at the last range
 	Failed     int64         `bson:"failed"`          // aggregates, once every range is built
 	Retry      bool          `bson:"retry,omitempty"` // the failures of an earlier run are still to be forgotten
 	Began      time.Time     `bson:"began"`
@@ -101,7 +102,11 @@ func (b *Builder) subscribed(ctx context.Context, s *State, created time.Time) e
 // advance records that a range is built, unless another process has built it meanwhile, and returns
 // the state since.
 func (b *Builder) advance(ctx context.Context, s *State, t *taken) (*State, error) {
-	set := bson.D{{Key: "changed", Value: time.Now().UTC()}}
+	total, err := b.Source.Collection.EstimatedDocumentCount(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count %s: %w", b.Source, err)
+	}
+	set := bson.D{{Key: "changed", Value: time.Now().UTC()}, {Key: "total", Value: total}}
 	if t.span.To.Type != 0 {
 		set = append(set, bson.E{Key: "cursor", Value: t.span.To})
 	} else {
@@ -115,7 +120,7 @@ func (b *Builder) advance(ctx context.Context, s *State, t *taken) (*State, erro
 		}
 		set = append(set, bson.E{Key: "state", Value: state}, bson.E{Key: "failed", Value: failed})
 	}
-	_, err := b.records().UpdateOne(ctx, bson.D{
+	_, err = b.records().UpdateOne(ctx, bson.D{
 		{Key: "_id", Value: stateID},
 		{Key: "id", Value: s.ID},
 		{Key: "state", Value: Building},

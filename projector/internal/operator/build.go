@@ -131,7 +131,7 @@ func (p *Projector) builder(ctx context.Context, r Request, source verify.Source
 	return &build.Builder{
 		Projection: p.Projection, Applier: p.Applier, Source: source, Stream: stream,
 		ReadModel: p.majority(),
-		Attach:    p.attach, Entity: p.following(),
+		Reread:    p.Stream, Attach: p.attach, Entity: p.following(),
 		Chunk: r.chunk, Parallel: r.parallel, Rate: r.rate, Skip: r.skip, AcceptFailed: r.acceptFailed, Progress: p.Progress.Set,
 	}, nil
 }

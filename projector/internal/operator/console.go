@@ -126,7 +126,7 @@ func (p *Projector) view(ctx context.Context) (v console.View) {
 		projection.LagMS = new(*status.AgeSeconds * 1000)
 	}
 	if b := status.Build; b != nil {
-		projection.Build = &console.Progress{State: b.State, Done: b.Events, Unit: "events", Ranges: b.Ranges, Groups: b.Aggregates, ChangedAt: b.Changed}
+		projection.Build = &console.Progress{State: b.State, Done: b.Events, Total: b.Total, Unit: "events", Ranges: b.Ranges, Groups: b.Aggregates, ChangedAt: b.Changed}
 	}
 	v.Projections = []console.Projection{projection}
 	v.Queue = &console.Queue{Entity: status.Entity, Sessions: status.WaitingSessions, DeadLettered: status.DeadLettered, Note: status.DeadLetteredNote}

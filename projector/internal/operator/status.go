@@ -61,6 +61,7 @@ type BuildStatus struct {
 	Ranges     int64     `json:"ranges"`
 	Aggregates int64     `json:"aggregates"`
 	Events     int64     `json:"events"`
+	Total      int64     `json:"total"`   // about how many the source had at the last range
 	Changed    time.Time `json:"changed"` // by the last range
 }
 
@@ -118,7 +119,7 @@ func (p *Projector) version(ctx context.Context, s *Status) error {
 		return err
 	}
 	if state != nil {
-		s.Build = &BuildStatus{State: state.State, Ranges: state.Ranges, Aggregates: state.Aggregates, Events: state.Events, Changed: state.Changed.UTC()}
+		s.Build = &BuildStatus{State: state.State, Ranges: state.Ranges, Aggregates: state.Aggregates, Events: state.Events, Total: state.Total, Changed: state.Changed.UTC()}
 	}
 	all, err := build.Views(p.Projection)
 	if errors.Is(err, build.ErrNotDeclared) {
@@ -185,7 +186,11 @@ func (s Status) Print(out io.Writer) {
 	line("projection", s.Projection+", in database "+s.Database)
 	line("receives from", s.Entity)
 	if b := s.Build; b != nil {
-		line("build", fmt.Sprintf("%s: %s of %s in %s, at %s", b.State, commandline.Count(b.Events, "event"), commandline.Count(b.Aggregates, "aggregate"),
+		events := commandline.Count(b.Events, "event")
+		if b.State == build.Building && b.Total > 0 {
+			events += fmt.Sprintf(" (of about %d)", b.Total)
+		}
+		line("build", fmt.Sprintf("%s: %s of %s in %s, at %s", b.State, events, commandline.Count(b.Aggregates, "aggregate"),
 			commandline.Count(b.Ranges, "range"), b.Changed.Format(time.RFC3339)))
 	}
 	for _, view := range slices.Sorted(maps.Keys(s.Views)) {

@@ -331,6 +331,39 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 			},
 			says: "ledger_positions is not empty. A projector must not consume the subscription before the build has ended: stop it, and build another version",
 		},
+		"a projection that two streams feed": {
+			wrong: func(w *world.World) {
+				_, err := w.Client.Database(world.ReadModel).Collection("ledger_positions").InsertOne(w.Context(),
+					bson.D{{Key: "_id", Value: "b1"}, {Key: "position", Value: "83"}, {Key: "stream", Value: "shop.others"}})
+				require.NoError(w, err)
+				require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
+					Name: "ledger-v2", Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
+				}))
+			},
+			set: func(c *projector.Config, _ *projector.Options) {
+				c.Projection, c.Subscription = "ledger:2", "ledger-v2"
+			},
+			says: `version 1 of ledger is fed by another stream than shop.events, too (aggregate "b1")`,
+		},
+		"a source behind the stream": {
+			wrong: func(w *world.World) {
+				w.Producers[0].End()
+				text := make([]byte, 1<<20)
+				n, err := w.Blobs().DownloadBuffer(w.Context(), "sluice", "shop.events.json", text, nil)
+				require.NoError(w, err)
+				position := w.CheckpointOf("shop.events").Position
+				later := position[:2] + "FFFFFFFF" + position[10:]
+				_, err = w.Blobs().UploadBuffer(w.Context(), "sluice", "shop.events.json", bytes.ReplaceAll(text[:n], []byte(position), []byte(later)), nil)
+				require.NoError(w, err)
+			},
+			says: "SOURCE_MONGODB_URI names another cluster than the producer's MONGODB_URI, or an old copy of it",
+		},
+		"an id that is a list": {
+			wrong: func(w *world.World) {
+				w.InsertDocument(bson.D{{Key: "aggregateId", Value: bson.A{"a1", "a2"}}, {Key: "version", Value: 1}})
+			},
+			says: "no aggregate id at aggregateId",
+		},
 		"writes that depend on the time": {
 			set: func(c *projector.Config, o *projector.Options) {
 				require.NoError(t, o.Projections.Register(clock{}))

@@ -94,6 +94,31 @@ func TestG3ABuildOfOneRangeOutlastsWhatPasses(t *testing.T) {
 	})
 }
 
+// G1, G3: of an aggregate with several documents, a build that is killed while it writes them leaves
+// all or nothing.
+func TestG3ABuildKilledWhileItWritesLeavesAllOrNothing(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		begun(w, 9)
+		w.Producers[0].End()
+		ctx, kill := context.WithCancel(w.Context())
+		defer kill()
+		var b slowBuild
+		b.ended.Go(func() { b.code, b.out = buildUntil(ctx, w, builds("ledger"), "--chunk", "3", "--rate", "1") })
+		w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts", "a0") == 3 })
+		w.Pass(time.Second)
+		w.DelayMongo(1, time.Minute, "update")
+		w.Pass(10 * time.Second)
+		kill()
+		code, out := b.end()
+		require.Equal(w, 1, code, out)
+		require.Equal(w, 3, eventsOf(w, "totals", "all"), "it was killed while it wrote the second aggregate")
+		w.Pass(2 * time.Minute) // after which the server has given the transaction up
+		code, out = buildUntil(w.Context(), w, builds("ledger"))
+		require.Zero(w, code, out)
+		require.Equal(w, 9, eventsOf(w, "totals", "all"))
+	})
+}
+
 func failing(code int, commands ...string) func(w *world.World, plug *world.Plug) func() {
 	return func(w *world.World, _ *world.Plug) func() {
 		return func() { w.FailMongo(20, code, commands...) }
@@ -120,7 +145,7 @@ func TestG3ARangeThatIsTooOldIsReadAgain(t *testing.T) {
 				require.NoError(w, err)
 				b := building(w, builds("ledger"))
 				status := w.OperateProjector(operated(w, builds("ledger")), "status")
-				require.Regexp(w, `\nbuild +building: [0-9]+ events of [0-9]+ aggregates? in [0-9]+ ranges?, at `, status.Out)
+				require.Regexp(w, `\nbuild +building: [0-9]+ events \(of about 309\) of [0-9]+ aggregates? in [0-9]+ ranges?, at `, status.Out)
 				w.FailMongo(3, gone, "getMore")
 				code, out := b.end()
 				require.Zero(w, code, out)
@@ -226,7 +251,7 @@ func (paid) Project(e projection.Event) ([]projection.Write, error) {
 }
 
 // G5: an aggregate whose events had no effect is known after a build, so its next version is not
-// missed for want of the versions before it.
+// missed for want of the versions before it. A version that is left out behind a build is noticed.
 func TestG5AnAggregateWithoutEffectsIsKnownAfterABuild(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		versions := begun(w, 9)
@@ -242,6 +267,8 @@ func TestG5AnAggregateWithoutEffectsIsKnownAfterABuild(t *testing.T) {
 		w.InsertDocument(bson.D{{Key: "aggregateId", Value: "a1"}, {Key: "version", Value: versions["a1"]}, {Key: "type", Value: "Paid"}})
 		w.Completed(10)
 		require.Equal(w, 1, eventsOf(w, "paid", "a1"))
+		w.InsertDocument(bson.D{{Key: "aggregateId", Value: "a2"}, {Key: "version", Value: versions["a2"] + 2}, {Key: "type", Value: "Paid"}})
+		w.Eventually("it is set aside", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 1 })
 	})
 }
 
@@ -294,6 +321,41 @@ func TestG6ABuildOfASourceThatGoesEnds(t *testing.T) {
 				again := w.OperateProjector(operated(w, builds("ledger")), "build")
 				require.Equal(w, 1, again.Code)
 				require.Regexp(w, "is not a collection of the source|is another collection than the one from which this build began", again.Err)
+			})
+		})
+	}
+}
+
+// G6: if the producer's settings change during a build, or a snapshot begins, the build ends with an
+// error, and the version is not built; an outage of the storage alone is waited out.
+func TestG6ABuildWhoseStreamChangesEnds(t *testing.T) {
+	for says, change := range map[string]func(w *world.World){
+		"stream shop.events has a PIPELINE": func(w *world.World) {
+			w.StartProducer("b", func(c *producer.Config, o *producer.Options) {
+				onlyInserts(c, o)
+				c.Pipeline = `[{"$match": {"fullDocument.type": "Paid"}}]`
+			})
+		},
+		"a snapshot is being published within stream shop.events": func(w *world.World) {
+			indexedForSnapshots(w)
+			w.StartProducer("b", onlyInserts)
+			w.Leads("b")
+			require.Zero(w, snapshotCommand(w, onlyInserts, "start", "--readers-know", "--rate", "1").Code)
+		},
+	} {
+		t.Run(says, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				begun(w, 180)
+				w.Producers[0].End()
+				var b slowBuild
+				b.ended.Go(func() { b.code, b.out = buildUntil(w.Context(), w, builds("ledger"), "--chunk", "60", "--rate", "1") })
+				w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts", "a0") == 60 })
+				change(w)
+				w.Leads("b")
+				code, out := b.end()
+				require.Equal(w, 1, code, out)
+				require.Contains(w, out, says)
+				require.Contains(w, w.OperateProjector(operated(w, builds("ledger")), "status").Out, "building: ", "it is not built")
 			})
 		})
 	}

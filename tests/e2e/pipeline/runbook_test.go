@@ -25,112 +25,174 @@ import (
 // took matches what differs between the outputs of two runs.
 var took = regexp.MustCompile(`built in \S+`)
 
-// G1, G3: the documented procedure for a new version is followed word by word, while events are
-// committed: each command prints what the page shows, and readers see each event once, in whichever
-// version.
-func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
-	steps := page.Steps(t, "../../../docs/build.md", "## A new version of a projection")
-	s := newRealStack(t, false)
-	const aggregates, each = 30, 20
-	model := s.events.Database().Client().Database("readmodel")
-	_, err := s.events.Indexes().CreateOne(t.Context(), driver.IndexModel{Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}})
-	require.NoError(t, err)
-	versions := map[string]int{}
-	commit := func(n int) {
-		var documents []any
-		for i := range n {
-			aggregate := fmt.Sprintf("a%02d", i%aggregates)
-			versions[aggregate]++
-			documents = append(documents, bson.D{
-				{Key: "aggregateId", Value: aggregate},
-				{Key: "version", Value: versions[aggregate]},
-				{Key: "type", Value: "Counted"},
-				{Key: "occurredAt", Value: fmt.Sprint(versions[aggregate])},
-			})
-		}
-		_, err := s.events.InsertMany(t.Context(), documents)
-		require.NoError(t, err)
-	}
-	s.start("a")
-	s.until("the stream has a checkpoint", func() bool { return s.checkpoint().Position != "" })
+// procedure follows a section of docs/build.md word by word, with its commands in this process.
+type procedure struct {
+	*realStack
+	steps    []page.Step
+	model    *driver.Database
+	versions map[string]int // the last version of each aggregate
+}
+
+const aggregates, each = 30, 20
+
+// procedureOf reads a section, and sets what all of its commands have in common.
+func procedureOf(t *testing.T, heading string) *procedure {
+	t.Helper()
+	p := &procedure{realStack: newRealStack(t, false), steps: page.Steps(t, "../../../docs/build.md", heading), versions: map[string]int{}}
+	p.model = p.events.Database().Client().Database("readmodel")
 	for name, value := range map[string]string{
 		"READ_MODEL_DATABASE": "readmodel", "PROJECTION": "timeline", "SERVICE_BUS_SUBSCRIPTION": stack.Subscription,
 		"SOURCE_DATABASE": "shop", "SOURCE_COLLECTION": "events",
 	} {
 		t.Setenv(name, value)
 	}
-	project := func() (stop func()) {
-		config, err := projector.LoadConfig()
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-		var running sync.WaitGroup
-		running.Go(func() {
-			if err := projector.Run(ctx, config, projector.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
-				t.Error(err)
-			}
-		})
-		stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-		t.Cleanup(stop)
-		return stop
-	}
-	holds := func(collection string) bool {
-		n, err := model.Collection(collection).CountDocuments(t.Context(), bson.D{{Key: "events", Value: versions["a00"]}})
-		require.NoError(t, err)
-		return n == aggregates
-	}
-	run := func(next page.Step) (code int, out string) {
-		words := strings.Fields(next.Command)
-		for ; strings.Contains(words[0], "="); words = words[1:] {
-			name, value, _ := strings.Cut(words[0], "=")
-			defer func(before string) { require.NoError(t, os.Setenv(name, before)) }(os.Getenv(name)) //nolint:usetesting // for one command
-			require.NoError(t, os.Setenv(name, value))                                                 //nolint:usetesting // the same
-		}
-		require.Equal(t, "projector", words[0])
-		var printed, failed bytes.Buffer
-		code = projector.Execute(t.Context(), words[1:], projector.LoadConfig, projector.Options{}, &printed, &failed, nil)
-		return code, printed.String() + failed.String()
-	}
-	follow := func() {
-		t.Helper()
-		next := steps[0]
-		steps = steps[1:]
-		code, out := run(next)
-		require.Zero(t, code, "%s: %s", next.Command, out)
-		require.Equal(t, took.ReplaceAllString(next.Output, "built in"), took.ReplaceAllString(out, "built in"), next.Command)
-	}
+	return p
+}
 
-	stopOld := project()
-	commit(aggregates * each)
-	s.until("version 1 has all events", func() bool { return holds("timeline") })
-	follow() // 1
+func (p *procedure) index() {
+	p.Helper()
+	_, err := p.events.Indexes().CreateOne(p.Context(), driver.IndexModel{Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}})
+	require.NoError(p, err)
+}
+
+// lead starts a producer, and waits until its stream has a position.
+func (p *procedure) lead() {
+	p.Helper()
+	p.start("a")
+	p.until("the stream has a checkpoint", func() bool { return p.checkpoint().Position != "" })
+}
+
+// commit inserts events, of one aggregate after the other.
+func (p *procedure) commit(n int) {
+	p.Helper()
+	var documents []any
+	for i := range n {
+		aggregate := fmt.Sprintf("a%02d", i%aggregates)
+		p.versions[aggregate]++
+		documents = append(documents, bson.D{
+			{Key: "aggregateId", Value: aggregate},
+			{Key: "version", Value: p.versions[aggregate]},
+			{Key: "type", Value: "Counted"},
+			{Key: "occurredAt", Value: fmt.Sprint(p.versions[aggregate])},
+		})
+	}
+	_, err := p.events.InsertMany(p.Context(), documents)
+	require.NoError(p, err)
+}
+
+// project runs a projector with the settings of the environment.
+func (p *procedure) project() (stop func()) {
+	p.Helper()
+	config, err := projector.LoadConfig()
+	require.NoError(p, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := projector.Run(ctx, config, projector.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+			p.Error(err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	p.Cleanup(stop)
+	return stop
+}
+
+// holds reports whether a collection has each event of each aggregate once.
+func (p *procedure) holds(collection string) bool {
+	n, err := p.model.Collection(collection).CountDocuments(p.Context(), bson.D{{Key: "events", Value: p.versions["a00"]}})
+	require.NoError(p, err)
+	return n == aggregates
+}
+
+func (p *procedure) run(next page.Step) (code int, out string) {
+	words := strings.Fields(next.Command)
+	for ; strings.Contains(words[0], "="); words = words[1:] {
+		name, value, _ := strings.Cut(words[0], "=")
+		defer func(before string) { require.NoError(p, os.Setenv(name, before)) }(os.Getenv(name))
+		require.NoError(p, os.Setenv(name, value))
+	}
+	require.Equal(p, "projector", words[0])
+	var printed, failed bytes.Buffer
+	code = projector.Execute(p.Context(), words[1:], projector.LoadConfig, projector.Options{}, &printed, &failed, nil)
+	return code, printed.String() + failed.String()
+}
+
+// follow runs the next command of the page, which prints what the page shows.
+func (p *procedure) follow() {
+	p.Helper()
+	next := p.steps[0]
+	p.steps = p.steps[1:]
+	code, out := p.run(next)
+	require.Zero(p, code, "%s: %s", next.Command, out)
+	require.Equal(p, took.ReplaceAllString(next.Output, "built in"), took.ReplaceAllString(out, "built in"), next.Command)
+}
+
+// refused reports whether the source is too old for a build, whose command explains it.
+func (p *procedure) refused() bool {
+	p.Helper()
+	version, err := mongodb.ServerVersion(p.Context(), p.model.Client())
+	require.NoError(p, err)
+	if version.Major >= 5 {
+		return false
+	}
+	code, out := p.run(p.steps[0])
+	require.Equal(p, 1, code)
+	require.Regexp(p, `^projector: the source is MongoDB 4\.\S+, which cannot read outside of a transaction as of a cluster time: a build needs 5\.0 or later\n$`, out)
+	return true
+}
+
+// G1, G3: the documented procedure for a collection that is full already is followed word by word:
+// its events and those that are committed meanwhile are in the read model once.
+func TestG3TheProcedureForAFullCollectionIsFollowed(t *testing.T) {
+	p := procedureOf(t, "## The first read model of a full collection")
+	p.commit(aggregates * each)
+	p.index() // 1
+	p.lead()
+	if p.refused() { // 2: the stack has the subscription
+		return
+	}
+	p.follow() // 3
+	p.commit(aggregates)
+	p.project() // 4
+	p.until("the read model has all events", func() bool { return p.holds("timeline") })
+	p.follow()
+	require.Empty(t, p.steps)
+}
+
+// G1, G3: the documented procedure for a new version is followed word by word, while events are
+// committed: each command prints what the page shows, and readers see each event once, in whichever
+// version.
+func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
+	p := procedureOf(t, "## A new version of a projection")
+	p.index()
+	p.lead()
+	stopOld := p.project()
+	p.commit(aggregates * each)
+	p.until("version 1 has all events", func() bool { return p.holds("timeline") })
+	p.follow() // 1
 	subscription := servicebus.Subscription{Name: "timeline-v2", Outbound: servicebus.Outbound{RequiresSession: true}}
-	require.NoError(t, s.stack.ServiceBus.AddSubscription(stack.Topic, subscription)) // 2
-	version, err := mongodb.ServerVersion(t.Context(), model.Client())
-	require.NoError(t, err)
-	if version.Major < 5 {
-		code, out := run(steps[0])
-		require.Equal(t, 1, code)
-		require.Regexp(t, `^projector: the source is MongoDB 4\.\S+, which cannot read outside of a transaction as of a cluster time: a build needs 5\.0 or later\n$`, out)
+	require.NoError(t, p.stack.ServiceBus.AddSubscription(stack.Topic, subscription)) // 2
+	if p.refused() {
 		return
 	}
 	t.Setenv("PROJECTION", "timeline:2")
 	t.Setenv("SERVICE_BUS_SUBSCRIPTION", "timeline-v2")
-	project() // 3
+	p.project() // 3
 	t.Setenv("PROJECTION", "timeline")
 	t.Setenv("SERVICE_BUS_SUBSCRIPTION", stack.Subscription)
-	follow() // 4
-	commit(aggregates)
-	s.until("both versions have all events", func() bool { return holds("timeline") && holds("timeline_v2") })
+	p.follow() // 4
+	p.commit(aggregates)
+	p.until("both versions have all events", func() bool { return p.holds("timeline") && p.holds("timeline_v2") })
 	for range 3 { // 5, 6
-		follow()
-		require.True(t, holds("timeline_current"))
+		p.follow()
+		require.True(t, p.holds("timeline_current"))
 	}
 	stopOld() // 7
-	require.NoError(t, s.stack.ServiceBus.RemoveSubscription(stack.Topic, stack.Subscription))
+	require.NoError(t, p.stack.ServiceBus.RemoveSubscription(stack.Topic, stack.Subscription))
 	t.Setenv("SETTLE_TIMEOUT", "1s")
 	t.Setenv("SHUTDOWN_TIMEOUT", "2s")
-	follow()
-	commit(aggregates)
-	s.until("version 2 goes on", func() bool { return holds("timeline_current") })
-	require.Empty(t, steps)
+	p.follow()
+	p.commit(aggregates)
+	p.until("version 2 goes on", func() bool { return p.holds("timeline_current") })
+	require.Empty(t, p.steps)
 }

@@ -240,8 +240,8 @@ func (o Options) contradictions(given map[string]bool) []string {
 	problem(given["expect"] && !given["input"], "--expect describes the outcome of a file of events: give that with --input")
 	problem(o.Once && o.Generate == 0 && !given["input"], "--once needs an end, and --events 0 has none: give a number of events, or --input")
 
-	problem(o.Build && (given["input"] || given["follow"] || given["external"] || given["stack-only"]),
-		"--build fills a collection of its own with generated events: leave out --input, --follow, --external and --stack-only")
+	problem(o.Build && (given["input"] || given["follow"] || given["stack-only"]),
+		"--build fills a collection of its own with generated events: leave out --input, --follow and --stack-only")
 	problem(o.BeginWithSnapshot && (given["input"] || given["follow"] || given["stack-only"]),
 		"--snapshot fills a collection of its own with generated events: leave out --input, --follow and --stack-only")
 	problem(o.Build && o.BeginWithSnapshot, "--build and --snapshot are two ways to begin with a full collection: give one of them")

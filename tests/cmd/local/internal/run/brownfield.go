@@ -129,6 +129,7 @@ func (r *runner) readProgress(ctx context.Context) {
 			Ranges     int64     `json:"ranges"`
 			Aggregates int64     `json:"aggregates"`
 			Events     int64     `json:"events"`
+			Total      int64     `json:"total"`
 			Changed    time.Time `json:"changed"`
 		} `json:"build"`
 	}
@@ -138,7 +139,7 @@ func (r *runner) readProgress(ctx context.Context) {
 	}
 	b := status.Build
 	r.before.progress.Store(&console.Progress{
-		State: b.State, Done: b.Events, Unit: "events", Ranges: b.Ranges, Groups: b.Aggregates, ChangedAt: b.Changed,
+		State: b.State, Done: b.Events, Total: b.Total, Unit: "events", Ranges: b.Ranges, Groups: b.Aggregates, ChangedAt: b.Changed,
 	})
 }
 
