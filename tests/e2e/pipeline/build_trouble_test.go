@@ -94,8 +94,8 @@ func TestG3ABuildOfOneRangeOutlastsWhatPasses(t *testing.T) {
 	})
 }
 
-// G1, G3: of an aggregate with several documents, a build that is killed while it writes them leaves
-// all or nothing.
+// G1, G3: of an aggregate with several documents, a build that is killed while it writes them
+// leaves all or nothing.
 func TestG3ABuildKilledWhileItWritesLeavesAllOrNothing(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		begun(w, 9)
@@ -326,8 +326,8 @@ func TestG6ABuildOfASourceThatGoesEnds(t *testing.T) {
 	}
 }
 
-// G6: if the producer's settings change during a build, or a snapshot begins, the build ends with an
-// error, and the version is not built; an outage of the storage alone is waited out.
+// G6: if the producer's settings change during a build, or a snapshot begins, the build ends with
+// an error, and the version is not built.
 func TestG6ABuildWhoseStreamChangesEnds(t *testing.T) {
 	for says, change := range map[string]func(w *world.World){
 		"stream shop.events has a PIPELINE": func(w *world.World) {
