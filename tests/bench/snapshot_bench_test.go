@@ -60,7 +60,7 @@ func BenchmarkSnapshot(b *testing.B) {
 // beside the snapshot. It reports the resident memory of the leader, the rows per second, and the
 // time from a change's insert to its acceptance by the broker.
 func BenchmarkSnapshotBesideChanges(b *testing.B) {
-	const rate, writers = 500, 20 // a write waits for the server's journal
+	const rate, writers = 500, 100 // a write waits for the server's journal, and longer beside other work
 	documents, err := strconv.Atoi(cmp.Or(os.Getenv("DOCUMENTS"), "100000"))
 	require.NoError(b, err, "DOCUMENTS")
 	program := buildProducer(b)
