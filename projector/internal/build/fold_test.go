@@ -73,7 +73,7 @@ func TestAnAggregateOfManyEventsIsBoundedByItsEffect(t *testing.T) {
 					break
 				}
 				require.NoError(t, f.add(c.projection, change, change))
-				if n%2_000 == 0 {
+				if n%(c.events/16) == 0 {
 					runtime.GC()
 					var m runtime.MemStats
 					runtime.ReadMemStats(&m)

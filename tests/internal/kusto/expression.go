@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -248,14 +249,22 @@ func extreme(rows [][]any, sign int) (best any) {
 	return best
 }
 
+// parsed holds what parse_json has returned, by its text: an alert reads the same lines at every
+// minute of its period. No function changes a value.
+var parsed sync.Map
+
 // functions are those over one row.
 var functions = map[string]func(s *scope, a []expression) any{
 	"parse_json": func(s *scope, a []expression) any {
-		var v any
 		text, _ := a[0](s).(string)
-		if json.Unmarshal([]byte(text), &v) != nil {
-			return text // as Kusto does
+		if v, known := parsed.Load(text); known {
+			return v
 		}
+		var v any
+		if json.Unmarshal([]byte(text), &v) != nil {
+			v = text // as Kusto does
+		}
+		parsed.Store(text, v)
 		return v
 	},
 	"tostring": func(s *scope, a []expression) any {
