@@ -17,6 +17,9 @@ type Attempt struct {
 	PerAggregate bool
 	// Skip are aggregates whose changes are left pending.
 	Skip map[string]bool
+	// Redelivered are aggregates with a change that was delivered before: the projection may end
+	// the process at it. If they are parked, it is given none of their changes.
+	Redelivered []string
 	// Answer, if set, returns what a projection in another process has answered for the change with
 	// that index in the batch. The projection itself is not called then, and a change without an
 	// answer is left pending.

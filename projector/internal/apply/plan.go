@@ -12,6 +12,9 @@ import (
 func (a *Applier) prepare(
 	ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result,
 ) ([]*group, []Failure, error) {
+	if _, err := a.setAsideParked(ctx, session, t.Redelivered, changes, results); err != nil {
+		return nil, nil, err
+	}
 	if err := a.judgeSuspects(ctx, session, t, changes, results); err != nil {
 		return nil, nil, err
 	}

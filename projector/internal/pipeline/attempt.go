@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
@@ -85,6 +86,11 @@ func (h *handler) apply(applying context.Context, b *batch) attempt {
 // attempt asks again.
 func (h *handler) attempt(b *batch) apply.Attempt {
 	a := apply.Attempt{Limit: b.limit, PerAggregate: b.perAggregate, Skip: b.skip}
+	for i, m := range b.messages {
+		if name := b.changes[i].Aggregate; m.DeliveryCount > 1 && b.results[i].Kind == apply.Pending && !slices.Contains(a.Redelivered, name) {
+			a.Redelivered = append(a.Redelivered, name)
+		}
+	}
 	if b.answers == nil {
 		return a
 	}

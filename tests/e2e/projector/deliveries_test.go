@@ -43,15 +43,16 @@ func loseDeliveries(w *world.World, session string, n int) {
 	}
 }
 
-// deadly is a projection with an event that ends its projector, for example by exhausting its
-// memory.
+// deadly is a projection with an event, of a version, that ends its projector, for example by
+// exhausting its memory.
 type deadly struct {
 	projection.Projection
+	version     int64
 	armed, dies *atomic.Bool
 }
 
 func (d deadly) Project(e projection.Event) ([]projection.Write, error) {
-	if e.Version == 2 && d.armed.Load() {
+	if e.Version == d.version && d.armed.Load() {
 		d.dies.Store(true)
 		return nil, errors.New("out of memory")
 	}
@@ -65,6 +66,26 @@ type deadlyDocument struct {
 }
 
 func (d deadlyDocument) Collection() string { return d.one.Collection() }
+
+// runs makes a projector run the deadly projection.
+func (d deadly) runs(w *world.World) func(*projector.Config, *projector.Options) {
+	return func(_ *projector.Config, o *projector.Options) {
+		registry, err := projection.NewRegistry(d)
+		if one, ok := d.Projection.(projection.OneDocument); ok {
+			registry, err = projection.NewRegistry(deadlyDocument{deadly: d, one: one})
+		}
+		require.NoError(w, err)
+		o.Projections = registry
+	}
+}
+
+// dies ends a projector as its machine's end does.
+func dies(w *world.World, p *world.Projector) {
+	p.BusPlug.Stall()
+	p.MongoPlug.Pull()
+	w.Pass(world.LockDuration + time.Second)
+	p.Kill()
+}
 
 // G1, G2, G5: the broker does not dead-letter an event that ends every projector that handles it,
 // and later events do not overtake it: its aggregate is parked before.
@@ -97,30 +118,21 @@ func (l late) Do(r *http.Request) (*http.Response, error) {
 func usesUpItsDeliveries(t *testing.T, say func(*world.World) func(*projector.Config, *projector.Options)) {
 	eachShape(t, func(w *world.World, s shape) {
 		say := say(w)
-		var armed, dies atomic.Bool
+		var armed, dead atomic.Bool
 		settings := func(c *projector.Config, o *projector.Options) {
 			s.settings(nil)(c, o)
 			say(c, o)
-			mortal := deadly{Projection: s.project, armed: &armed, dies: &dies}
-			registry, err := projection.NewRegistry(mortal)
-			if one, ok := s.project.(projection.OneDocument); ok {
-				registry, err = projection.NewRegistry(deadlyDocument{deadly: mortal, one: one})
-			}
-			require.NoError(w, err)
-			o.Projections = registry
+			deadly{s.project, 2, &armed, &dead}.runs(w)(c, o)
 		}
 		armed.Store(true)
 		p := w.StartProjector(settings)
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		publish(w, event("a", 2, "T"))
-		over := func() bool { return dies.Load() || w.Bus.Stats(world.SubscriptionPath).DeadLettered > 0 }
-		for w.Eventually("it dies, or gives the event up", over); dies.Load(); w.Eventually("it dies, or gives the event up", over) {
-			p.BusPlug.Stall()
-			p.MongoPlug.Pull()
-			w.Pass(world.LockDuration + time.Second)
-			p.Kill()
-			dies.Store(false)
+		over := func() bool { return dead.Load() || w.Bus.Stats(world.SubscriptionPath).DeadLettered > 0 }
+		for w.Eventually("it dies, or gives the event up", over); dead.Load(); w.Eventually("it dies, or gives the event up", over) {
+			dies(w, p)
+			dead.Store(false)
 			p = w.StartProjector(settings)
 		}
 		publish(w, event("a", 3, "T"), event("b", 1, "T"))
@@ -133,6 +145,33 @@ func usesUpItsDeliveries(t *testing.T, say func(*world.World) func(*projector.Co
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		requireRight(w, s, "a", 3)
 		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G5: an event that ends its projector does so once if its aggregate is parked, and uses up no more
+// deliveries of its neighbours.
+func TestG5AnEventOfAParkedAggregateEndsOneProjectorAtMost(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		var armed, dead atomic.Bool
+		settings := func(c *projector.Config, o *projector.Options) {
+			s.settings(nil)(c, o)
+			c.MaxDeliveries, c.WatchProcesses = 10, false
+			deadly{s.project, 3, &armed, &dead}.runs(w)(c, o)
+		}
+		armed.Store(true)
+		p := w.StartProjector(settings)
+		publish(w, event("a", 1, "T"), event("a", 2, "Poison"))
+		deadLettered(w, 1)
+		publish(w, event("a", 3, "T"))
+		w.Eventually("it dies", dead.Load)
+		dies(w, p)
+		dead.Store(false)
+		p = w.StartProjector(settings)
+		deadLettered(w, 2)
+		require.False(w, dead.Load(), "the projection was given the event again")
+		require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked"}, deadLetters(w))
 		_, err := p.End()
 		require.NoError(w, err)
 	})

@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -214,28 +213,19 @@ func TestG1G5AnUnreadablePackParksWhatItLists(t *testing.T) {
 // parked.
 func TestG5OneEventUsesUpTheDeliveriesOfItsPack(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		var armed, dies atomic.Bool
+		var armed, dead atomic.Bool
 		settings := func(c *projector.Config, o *projector.Options) {
 			s.settings(nil)(c, o)
 			c.MaxDeliveries = maxDeliveries
-			mortal := deadly{Projection: s.project, armed: &armed, dies: &dies}
-			registry, err := projection.NewRegistry(mortal)
-			if one, ok := s.project.(projection.OneDocument); ok {
-				registry, err = projection.NewRegistry(deadlyDocument{deadly: mortal, one: one})
-			}
-			require.NoError(w, err)
-			o.Projections = registry
+			deadly{s.project, 2, &armed, &dead}.runs(w)(c, o)
 		}
 		armed.Store(true)
 		p := w.StartProjector(settings)
 		send(w, packOf(w, event("b", 1, "T"), event("c", 1, "T"), event("a", 1, "T"), event("a", 2, "T"), event("d", 1, "T")))
-		over := func() bool { return dies.Load() || w.Bus.Stats(world.SubscriptionPath).Completed > 0 }
-		for w.Eventually("it dies, or the pack is completed", over); dies.Load(); w.Eventually("it dies, or the pack is completed", over) {
-			p.BusPlug.Stall()
-			p.MongoPlug.Pull()
-			w.Pass(world.LockDuration + time.Second)
-			p.Kill()
-			dies.Store(false)
+		over := func() bool { return dead.Load() || w.Bus.Stats(world.SubscriptionPath).Completed > 0 }
+		for w.Eventually("it dies, or the pack is completed", over); dead.Load(); w.Eventually("it dies, or the pack is completed", over) {
+			dies(w, p)
+			dead.Store(false)
 			p = w.StartProjector(settings)
 		}
 		armed.Store(false)
