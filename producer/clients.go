@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,7 @@ func (s *clientSet) inStore(cfg Config, store string, credential azcore.TokenCre
 	present := cfg.CheckpointStore
 	cfg.CheckpointStore = store
 	var p settings.Checks
-	p.Require(store != present && !(store == storeBlob && present == ""), "CHECKPOINT_STORE: is %s already", store)
+	p.Require(store != cmp.Or(present, storeBlob), "CHECKPOINT_STORE: is %s already", store)
 	cfg.validateStore(&p)
 	if cfg.checkpointsInBlob() {
 		p.Add(cfg.Blob.Validate())
