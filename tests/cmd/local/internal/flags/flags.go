@@ -121,7 +121,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.IntVar(&o.Projectors, "projectors", 1, "projectors to run; all are active")
 	fs.StringVar(&o.Projection, "projection", Timeline, "read model to build and check: timeline, mirror or orders")
 	fs.StringVar(&o.ProjectionURL, "projection-url", "", "`URL` of a program that is the projection, such as http://127.0.0.1:8088; --projection is its name")
-	fs.StringVar(&o.CheckpointStore, "checkpoint-store", "blob", "the `store` of the checkpoint: blob or mongodb")
+	fs.StringVar(&o.CheckpointStore, "checkpoint-store", "blob", "the `store` of the checkpoint: blob, mongodb, or one that the producer in --services has")
 	fs.TextVar(&o.SessionKey, "session-key", envelope.SessionKey{}, "`key` of the sessions: aggregate (each has its own) or bucket:N (all aggregates share N)")
 	fs.StringVar(&input, "input", "", "`file` of events, one JSON object {aggregateId, version, type, occurredAt, data} a line;\nwithout it, generated orders")
 	fs.IntVar(&o.Generate, "events", generatedEvents, "events to generate without --input; 0: until stopped")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -47,6 +48,9 @@ func (r *runner) fill(producer, projector string) {
 	}, r.options.Follow.Settings...)
 	if store := r.options.CheckpointStore; store != "blob" {
 		ofProducer = append(ofProducer, "CHECKPOINT_STORE="+store, "CHECKPOINT_MONGODB_URI="+r.places.sourceURI, "CHECKPOINT_MONGODB_DATABASE=sluice")
+		if url, set := os.LookupEnv("CHECKPOINT_REDIS_URL"); set { // of --services with that store
+			ofProducer = append(ofProducer, "CHECKPOINT_REDIS_URL="+url)
+		}
 	}
 	if r.options.Following() {
 		ofProducer = append(ofProducer, "START_FROM=timestamp", "START_AT="+r.source.From.UTC().Format(time.RFC3339))
