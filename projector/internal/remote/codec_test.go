@@ -494,3 +494,20 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 	require.NoError(t, outcomes[1].Err)
 	require.EqualError(t, outcomes[2].Err, "no rule for it")
 }
+
+// Values that are encoded without the driver have the driver's form.
+func TestPlainValuesHaveTheDriversForm(t *testing.T) {
+	for _, value := range []any{
+		"", "plain", `<"a\b">`, `"quoted"`, "ä\u2028\x00\x7f", "tab\t", int32(-5), int32(math.MaxInt32), int64(7), int64(math.MinInt64), 12,
+	} {
+		const canonical, escapeHTML = true, false
+		want, err := bson.MarshalExtJSON(bson.D{{Key: "v", Value: value}}, canonical, escapeHTML)
+		require.NoError(t, err)
+		got, err := appendValue([]byte(`{"v":`), value)
+		require.NoError(t, err)
+		if n, ok := value.(int); ok { // the driver makes it an int32 if it fits
+			want = fmt.Appendf(nil, `{"v":{"$numberLong":"%d"}}`, n)
+		}
+		require.Equal(t, string(want), string(got)+"}")
+	}
+}

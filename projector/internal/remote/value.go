@@ -130,10 +130,18 @@ func readTyped(n node) (any, error) {
 // appendValue appends a value as canonical Extended JSON.
 func appendValue(dst []byte, value any) ([]byte, error) {
 	switch v := value.(type) {
+	case string:
+		if isPlain(v) {
+			return append(append(append(dst, '"'), v...), '"'), nil
+		}
+	case int32:
+		return append(strconv.AppendInt(append(dst, `{"$numberInt":"`...), int64(v), 10), `"}`...), nil
+	case int64:
+		return append(strconv.AppendInt(append(dst, `{"$numberLong":"`...), v, 10), `"}`...), nil
+	case int:
+		return appendValue(dst, int64(v))
 	case time.Time:
 		value = bson.NewDateTimeFromTime(v)
-	case int:
-		value = int64(v)
 	}
 	const canonical, escapeHTML = true, false
 	text, err := bson.MarshalExtJSON(bson.D{{Key: "v", Value: value}}, canonical, escapeHTML)
@@ -141,6 +149,16 @@ func appendValue(dst []byte, value any) ([]byte, error) {
 		return dst, err
 	}
 	return append(dst, text[len(`{"v":`):len(text)-1]...), nil
+}
+
+// isPlain reports whether JSON has a text as it is.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // maxReason bounds what the program's texts may add to a record or a log, in bytes.
