@@ -375,6 +375,26 @@ func TestEventsKeepTheirForm(t *testing.T) {
 	require.Equal(t, c, e.Change)
 }
 
+// A program in Go has the documents of an event byte by byte, for random values of every type.
+func TestAProgramInGoHasTheSameBytes(t *testing.T) {
+	for seed := range uint64(2000) {
+		g := generator{rand.New(rand.NewPCG(seed, 2))}
+		c := someChange(t)
+		document := append(g.document(4), bson.E{Key: "ref", Value: bson.D{{Key: "$ref", Value: "c"}, {Key: "$id", Value: 1}}})
+		if seed%2 == 0 { // only the driver reads this one
+			document = append(document, bson.E{Key: "$" + g.name(), Value: g.value(1)})
+		}
+		body, err := bson.Marshal(bson.D{{Key: "fullDocument", Value: document}})
+		require.NoError(t, err)
+		c.Body = body
+		text, err := appendEvent([]byte("["), 0, &c, true)
+		require.NoError(t, err)
+		events, err := ReadEvents(append(text, ']'))
+		require.NoError(t, err)
+		require.Equal(t, c.Document(), events[0].Document(), "seed %d: %s", seed, text)
+	}
+}
+
 // A document that JSON cannot carry goes as BSON to a program that takes it, and is refused for
 // another one.
 func TestWhatJSONCannotCarry(t *testing.T) {

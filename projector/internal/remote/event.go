@@ -89,8 +89,8 @@ func ReadEvents(body []byte) ([]projection.Event, error) {
 		}
 		data := bson.Raw(e.Base64)
 		if e.Data != nil {
-			const canonical = true
-			if err := bson.UnmarshalExtJSON(e.Data, canonical, &data); err != nil {
+			var err error
+			if data, err = readData(e.Data); err != nil {
 				return nil, fmt.Errorf("read the data of event %d: %w", i, err)
 			}
 		}
@@ -118,4 +118,17 @@ func ReadEvents(body []byte) ([]projection.Event, error) {
 		events[i] = projection.Event{Change: c}
 	}
 	return events, nil
+}
+
+// readData reads an event's data. The driver reads what an answer may not have, such as a field
+// that begins with a dollar.
+func readData(text []byte) (data bson.Raw, err error) {
+	if n, err := parse(text); err == nil {
+		if data, err = readRaw(n); err == nil {
+			return data, nil
+		}
+	}
+	const canonical = true
+	err = bson.UnmarshalExtJSON(text, canonical, &data)
+	return data, err
 }
