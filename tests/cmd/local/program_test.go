@@ -31,6 +31,7 @@ func ownProgram(t *testing.T, c command) {
 			r := c.run(t, "--projection="+test.p.Name(), "--projection-url="+program.URL, "--events=300", "--rate=200", "--chaos=kill-projector@1s", "--quiet")
 			require.Equal(t, test.code, r.code, r.out)
 			require.Contains(t, r.out, test.says)
+			require.Contains(t, r.out, " documents ")
 			require.Contains(t, r.out, "recomputed from the source by projector verify")
 			require.EqualValues(t, 300, r.report["events_applied"])
 		})

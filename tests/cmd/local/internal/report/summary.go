@@ -31,6 +31,8 @@ type Outcome struct {
 	// Followed means that the events are changes by other programs, to documents that were
 	// compared.
 	Followed bool
+	// Documents means that documents were compared, and not aggregates.
+	Documents bool
 	// Checked describes what the read model was compared with.
 	Checked string
 	// Differences, Violations and DeadLetters are printed, the first few of each.
@@ -61,6 +63,8 @@ func (o Outcome) Summary(w io.Writer) {
 	unit, came := "aggregates", "inserted"
 	if o.Followed {
 		unit, came = "documents", "seen"
+	} else if o.Documents {
+		unit = "documents"
 	}
 	b.WriteString("\n")
 	switch {

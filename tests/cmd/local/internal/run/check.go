@@ -65,6 +65,7 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 		SourceGaps:  gaps,
 		Checked:     checked,
 		Followed:    r.options.Following(),
+		Documents:   r.options.ProjectionURL != "",
 		Differences: compared.Differences,
 	}
 	if took := counts.LastVisible.Sub(counts.FirstCommit).Seconds(); took > 0 {
