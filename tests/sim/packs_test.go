@@ -55,48 +55,67 @@ func carries(aggregate string, version int64) func(servicebus.Accepted) bool {
 	}
 }
 
+// letter is an event that was set aside, with the number that its message had in the topic.
+type letter struct {
+	checker.Aside
+	arrived int64
+}
+
 // asideOf reads what was set aside, before the replay: the dead letters in the order of their
 // queue and, among them, the copies of events of packs, each before the first dead letter of its
 // aggregate that was published later. That is the order in which a replay applies them.
 func (w *world) asideOf() (aside []checker.Aside) {
+	var letters []letter
 	for _, m := range w.bus.PeekDeadLetters(subPath, 10_000) {
-		letters := witness.Letters(m)
-		if len(letters) > 1 {
+		events := witness.Letters(m)
+		if len(events) > 1 {
 			w.packs.letters.Add(1)
 		}
-		for _, l := range letters {
-			aside = append(aside, checker.Aside{MessageID: w.record.Event(l.MessageID), Session: l.SessionID, Reason: l.Reason, Description: l.Description})
+		for _, e := range events {
+			letters = append(letters, letter{
+				checker.Aside{MessageID: w.record.Event(e.MessageID), Session: e.SessionID, Reason: e.Reason, Description: e.Description}, e.EnqueuedSequenceNumber,
+			})
 		}
 	}
-	copies := w.copies()
-	if len(copies) == 0 {
-		return aside
+	if copies := w.copies(); len(copies) > 0 {
+		letters = w.merge(letters, copies)
 	}
+	for _, l := range letters {
+		aside = append(aside, l.Aside)
+	}
+	return aside
+}
+
+// merge inserts copies into dead letters. An event counts where it was published first; of its
+// repeats, and its rows of snapshots, the one that arrived first comes first.
+func (w *world) merge(letters, copies []letter) []letter {
 	run, published := w.record.Run(), map[string]int{}
 	for n, a := range run.Accepted {
 		if _, known := published[a.MessageID]; !known {
 			published[a.MessageID] = n
 		}
 	}
-	slices.SortStableFunc(copies, func(a, b checker.Aside) int { return cmp.Compare(published[a.MessageID], published[b.MessageID]) })
-	for _, c := range copies {
-		at := slices.IndexFunc(aside, func(m checker.Aside) bool {
-			return run.Names(m) == run.Names(c) && published[m.MessageID] > published[c.MessageID]
-		})
-		if at < 0 {
-			at = len(aside)
-		}
-		aside = slices.Insert(aside, at, c)
+	order := func(a, b letter) int {
+		return cmp.Or(cmp.Compare(published[a.MessageID], published[b.MessageID]), cmp.Compare(a.arrived, b.arrived))
 	}
-	return aside
+	slices.SortStableFunc(copies, order)
+	for _, c := range copies {
+		at := slices.IndexFunc(letters, func(l letter) bool { return run.Names(l.Aside) == run.Names(c.Aside) && order(l, c) > 0 })
+		if at < 0 {
+			at = len(letters)
+		}
+		letters = slices.Insert(letters, at, c)
+	}
+	return letters
 }
 
 // copies reads the events of packs that were set aside.
-func (w *world) copies() (copies []checker.Aside) {
+func (w *world) copies() (copies []letter) {
 	if w.plan.Settings.PackEvents == 0 {
 		return nil
 	}
 	var found []struct {
+		Arrived     int64  `bson:"arrived"`
 		MessageID   string `bson:"messageId"`
 		Session     string `bson:"session"`
 		Reason      string `bson:"reason"`
@@ -111,7 +130,9 @@ func (w *world) copies() (copies []checker.Aside) {
 		return cursor.All(w.Context(), &found)
 	})
 	for _, f := range found {
-		copies = append(copies, checker.Aside{MessageID: w.record.Event(f.MessageID), Session: f.Session, Reason: f.Reason, Description: f.Description})
+		copies = append(copies, letter{
+			checker.Aside{MessageID: w.record.Event(f.MessageID), Session: f.Session, Reason: f.Reason, Description: f.Description}, f.Arrived,
+		})
 	}
 	w.packs.copies.Store(max(w.packs.copies.Load(), int64(len(copies))))
 	return copies

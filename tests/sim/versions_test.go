@@ -323,7 +323,7 @@ func (w *world) dropFirst() {
 	w.versions.dropped.Add(1)
 	pause(w.Context(), 30*time.Second)
 	names, err := w.client.Database(readModel).ListCollectionNames(w.Context(), bson.D{{Key: "name", Value: bson.D{
-		{Key: "$in", Value: bson.A{w.plan.Settings.Projection, w.plan.Settings.Projection + "_positions", w.plan.Settings.Projection + "_processes"}},
+		{Key: "$in", Value: bson.A{w.plan.Settings.Projection, w.plan.Settings.Projection + "_positions", w.plan.Settings.Projection + "_processes", w.plan.Settings.Projection + "_parked"}},
 	}}})
 	require.NoError(w, err)
 	if len(names) > 0 {

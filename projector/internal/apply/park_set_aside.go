@@ -19,7 +19,8 @@ import (
 // everything else a copy is a dead letter. A copy that is written late does no harm: the guard of
 // its aggregate proves that it is applied.
 
-func parkedCollection(p projection.Projection) string { return p.Name() + "_parked" }
+// ParkedCollection returns the name of the collection of the events of packs that are set aside.
+func ParkedCollection(p projection.Projection) string { return p.Name() + "_parked" }
 
 // SetAsideEvent is an event of a pack that is set aside.
 type SetAsideEvent struct {
@@ -79,7 +80,7 @@ func (a *Applier) SetAside(ctx context.Context, events []SetAsideEvent) error {
 	if len(models) == 0 {
 		return nil
 	}
-	into := a.database.Collection(parkedCollection(a.projection))
+	into := a.database.Collection(ParkedCollection(a.projection))
 	if _, err := into.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false)); err != nil {
 		return fmt.Errorf("write %s: %w", into.Name(), err)
 	}
@@ -98,7 +99,7 @@ func Arrival(m *azservicebus.ReceivedMessage) int64 {
 // Asides calls f with the events that are set aside, in the order in which they came, with or
 // without their bodies. If ids are given, it is called with those alone.
 func (a *Applier) Asides(ctx context.Context, bodies bool, ids []string, f func(Aside)) error {
-	from := a.database.Collection(parkedCollection(a.projection))
+	from := a.database.Collection(ParkedCollection(a.projection))
 	find, filter := options.Find().SetSort(bson.D{{Key: "arrived", Value: 1}, {Key: "_id.position", Value: 1}}), bson.D{}
 	if !bodies {
 		find.SetProjection(bson.D{{Key: "body", Value: 0}})
@@ -144,7 +145,7 @@ func (a *Applier) RemoveAsides(ctx context.Context, ids []string) (removed int, 
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	from := a.database.Collection(parkedCollection(a.projection))
+	from := a.database.Collection(ParkedCollection(a.projection))
 	result, err := from.DeleteMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: rawIDs(ids)}}}})
 	if err != nil {
 		return 0, fmt.Errorf("remove from %s: %w", from.Name(), err)

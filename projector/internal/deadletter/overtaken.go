@@ -63,7 +63,7 @@ func (p *Replayer) stuckOnOvertaken(ctx context.Context, a apply.Aggregate, lett
 // strays, of which the broker dead-lettered an event, in order of their first; and of the others
 // the dead letters that an interrupted replay has left, ready for [Replayer.Remove].
 func (p *Replayer) Left(ctx context.Context, parked map[string]bool) (strays []string, left []Outcome, err error) {
-	letters, names, err := p.lookFor(ctx, func(aggregate string) bool { return aggregate != "" && !parked[aggregate] })
+	letters, names, err := p.lookFor(ctx, true, func(aggregate string) bool { return aggregate != "" && !parked[aggregate] })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,13 +95,14 @@ type Passed struct {
 }
 
 // Overtaken are the events of parked aggregates that were overtaken, in order of the aggregates'
-// first dead letters.
-func (p *Replayer) Overtaken(ctx context.Context, aggregates []apply.Aggregate) (all []Passed, err error) {
+// first dead letters. If unpack is true, the packs in the dead-letter queue are replaced by copies
+// of their events, as [Replayer.GiveUp] requires.
+func (p *Replayer) Overtaken(ctx context.Context, aggregates []apply.Aggregate, unpack bool) (all []Passed, err error) {
 	guards := make(map[string]apply.Guard, len(aggregates))
 	for _, a := range aggregates {
 		guards[a.Name] = a.Guard
 	}
-	letters, names, err := p.lookFor(ctx, func(aggregate string) bool { _, parked := guards[aggregate]; return parked })
+	letters, names, err := p.lookFor(ctx, unpack, func(aggregate string) bool { _, parked := guards[aggregate]; return parked })
 	for _, name := range names {
 		passed := Passed{Aggregate: name}
 		for _, l := range letters[name] {
@@ -130,11 +131,11 @@ func (p *Replayer) GiveUp(ctx context.Context, all []Passed) (removed int, err e
 }
 
 // lookFor is lettersWhere with a receiver of its own.
-func (p *Replayer) lookFor(ctx context.Context, wanted func(aggregate string) bool) (map[string][]Letter, []string, error) {
+func (p *Replayer) lookFor(ctx context.Context, unpack bool, wanted func(aggregate string) bool) (map[string][]Letter, []string, error) {
 	receiver, err := p.deadLetters()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer p.closeDeadLetters(ctx, receiver)
-	return p.lettersWhere(ctx, receiver, true, wanted)
+	return p.lettersWhere(ctx, receiver, unpack, wanted)
 }

@@ -64,7 +64,7 @@ func dropVersion(ctx context.Context, p *Projector, r Request) error {
 	if err := p.unsubscribed(ctx, r); err != nil {
 		return err
 	}
-	names, err := existing(ctx, database, append(p.Applier.Collections(), apply.WatchCollection(p.Projection)))
+	names, err := existing(ctx, database, append(p.Applier.Collections(), apply.WatchCollection(p.Projection), apply.ParkedCollection(p.Projection)))
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func dropOvertaken(ctx context.Context, p *Projector, r Request) error {
 		return err
 	}
 	replayer := p.replayer(r.wait)
-	passed, err := replayer.Overtaken(ctx, all)
+	passed, err := replayer.Overtaken(ctx, all, r.yes)
 	if err != nil {
 		return err
 	}

@@ -279,3 +279,37 @@ func TestG2G5EventsOfTwoStreamsInAndOutOfPacksAreReplayedAsTheyArrived(t *testin
 		requireOrderOfStreams(w, s)
 	})
 }
+
+// G6: what `parked drop --overtaken` shows before it does anything leaves a dead-lettered pack as
+// it is; confirmed, it gives up the event of one aggregate and keeps the others of the pack.
+func TestG6AnOvertakenEventOfADeadLetteredPackIsShownFirst(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		alone := func(c envelope.Change) *azservicebus.Message {
+			c.Session = "bucket-3"
+			return encode(w, c)
+		}
+		p := w.StartProjector(s.settings(nil))
+		send(w, alone(versionless("a", 1)))
+		w.Completed(1)
+		_, err := p.End()
+		require.NoError(w, err)
+		send(w, packOf(w, versionless("a", 2), versionless("b", 1)))
+		loseDeliveries(w, "bucket-3", maxDeliveries)
+		p = w.StartProjector(s.settings(nil))
+		send(w, alone(versionless("a", 3)), alone(event("a", 4, "Poison")))
+		w.Completed(2)
+		deadLettered(w, 2)
+
+		require.Contains(w, operate(w, s, "parked", "drop", "--overtaken").Out, "1 event of 1 aggregate")
+		require.Empty(w, asides(w, s))
+		require.Equal(w, 2, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+		s.fixed.Store(true)
+		require.Equal(w, 0, operate(w, s, "parked", "drop", "--overtaken", "--count", "1", "--yes").Code)
+		require.Equal(w, 0, operate(w, s, "parked", "replay", "--all").Code)
+		require.Equal(w, 1, s.applied(w, "b"))
+		require.Empty(w, asides(w, s))
+		require.Empty(w, deadLetters(w))
+		_, err = p.End()
+		require.NoError(w, err)
+	})
+}

@@ -211,11 +211,12 @@ func (s *Server) Stats(entity string) Stats { return s.broker.Stats(entity) }
 
 // Message is a dead-lettered message, for reports.
 type Message struct {
-	SequenceNumber int64
-	MessageID      string
-	SessionID      string
-	Reason         string
-	Description    string
+	SequenceNumber         int64
+	EnqueuedSequenceNumber int64 // of the topic
+	MessageID              string
+	SessionID              string
+	Reason                 string
+	Description            string
 	// Encoded is the AMQP message as the broker keeps it. It must not be changed.
 	Encoded []byte
 }
@@ -231,7 +232,7 @@ func (s *Server) PeekDeadLetters(entity string, limit int) []Message {
 	var out []Message
 	for _, d := range e.Peek(-1, limit, nil) {
 		out = append(out, Message{
-			SequenceNumber: d.SequenceNumber, MessageID: d.MessageID, SessionID: d.SessionID,
+			SequenceNumber: d.SequenceNumber, EnqueuedSequenceNumber: d.EnqueuedSequenceNumber, MessageID: d.MessageID, SessionID: d.SessionID,
 			Reason: d.DeadLetter.Reason, Description: d.DeadLetter.Description, Encoded: d.Body,
 		})
 	}
