@@ -13,9 +13,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/sluice-cdc/sluice/producer/store"
 )
@@ -32,12 +38,18 @@ const (
 	MaxBytes = 16 << 20
 )
 
-// Results of a script that has no tag or name to return.
+// requestTimeout bounds the connect, the write and the read of a request whose context ends later:
+// go-redis heeds the deadline of a context, and not its cancellation.
+const requestTimeout = 2 * time.Second
+
+// Results of a script.
 const (
 	missing = "missing"
 	changed = "changed"
 	done    = "done"
 )
+
+var errResponse = errors.New("the response has another form than those of this command")
 
 // The scripts. KEYS[1] is the object's key. A script that fails writes nothing: its first writing
 // command is its last one.
@@ -58,7 +70,7 @@ return 'done'`
 )
 
 // Store holds objects in one instance of Redis.
-type Store struct{ connections *pool }
+type Store struct{ client *redis.Client }
 
 var (
 	_ store.Store   = (*Store)(nil)
@@ -71,40 +83,45 @@ func FromEnvironment(name string) (store.Store, error) {
 	if name != Name {
 		return nil, fmt.Errorf("CHECKPOINT_STORE: this program has no store %q; it has blob, mongodb and %s", name, Name)
 	}
-	url := os.Getenv(URLVariable)
-	if url == "" {
+	address := os.Getenv(URLVariable)
+	if address == "" {
 		return nil, errors.New(URLVariable + ": is required with CHECKPOINT_STORE=redis")
 	}
-	return Open(url)
+	return Open(address)
 }
 
 // Open returns the store in the instance of a URL, redis://USER:PASSWORD@HOST:PORT/DATABASE, or
 // rediss:// with TLS. Nothing is sent before the first request. No error quotes the URL.
-func Open(url string) (*Store, error) {
-	address, err := parseURL(url)
-	if err != nil {
-		return nil, err
+func Open(address string) (*Store, error) {
+	logging.Disable() // every error is returned
+	o, err := redis.ParseURL(address)
+	if parsed, unread := url.Parse(address); err != nil || unread != nil || parsed.Hostname() == "" || parsed.RawQuery != "" {
+		return nil, errors.New(URLVariable + ": must be redis://USER:PASSWORD@HOST:PORT/DATABASE, or rediss:// with TLS; " +
+			"the user, the password and the database may be left out")
 	}
-	return &Store{&pool{address: address}}, nil
+	o.MaxRetries, o.DialerRetries = -1, 1 // a second put would be refused, which is not distinguished from another client's write
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = requestTimeout, requestTimeout, requestTimeout, requestTimeout
+	o.Protocol, o.DisableIdentity = 2, true // no more commands than README.md lists
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &Store{redis.NewClient(o)}, nil
 }
 
 // Close closes the connections.
-func (s *Store) Close() error { return s.connections.close() }
+func (s *Store) Close() error { return s.client.Close() }
 
 // Get implements [store.Store].
 func (s *Store) Get(ctx context.Context, name string) (store.Object, error) {
-	response, err := s.connections.do(ctx, "HMGET", KeyPrefix+name, "tag", "data")
-	if err != nil {
-		return store.Object{}, fmt.Errorf("get %s: %w", name, err)
-	}
-	values := response.items
+	values, err := s.client.HMGet(ctx, KeyPrefix+name, "tag", "data").Result()
 	switch {
-	case len(values) != 2:
-		return store.Object{}, fmt.Errorf("get %s: %w", name, errProtocol)
-	case values[0].null && values[1].null:
+	case err != nil:
+		return store.Object{}, fmt.Errorf("get %s: %w", name, err)
+	case len(values) == 2 && values[0] == nil && values[1] == nil:
 		return store.Object{}, fmt.Errorf("get %s: %w", name, store.ErrNotFound)
+	case len(values) != 2 || values[0] == nil || values[1] == nil:
+		return store.Object{}, fmt.Errorf("get %s: %w", name, errResponse)
 	}
-	return store.Object{Data: values[1].text, Tag: store.Tag(values[0].text)}, nil
+	return store.Object{Data: []byte(values[1].(string)), Tag: store.Tag(values[0].(string))}, nil
 }
 
 // Put implements [store.Store].
@@ -131,20 +148,20 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 }
 
 // step runs a script with the key of an object and more arguments. data is what it writes.
-func (s *Store) step(ctx context.Context, verb, script, name string, data []byte, args ...string) error {
+func (s *Store) step(ctx context.Context, verb, script, name string, data []byte, args ...any) error {
 	if len(data) > MaxBytes {
 		return fmt.Errorf("%s %s: %d bytes: %w", verb, name, len(data), store.ErrTooLarge)
 	}
-	response, err := s.connections.do(ctx, append([]string{"EVAL", script, "1", KeyPrefix + name}, args...)...)
+	result, err := s.client.Eval(ctx, script, []string{KeyPrefix + name}, args...).Text()
 	if err == nil {
-		switch string(response.text) {
+		switch result {
 		case done:
 		case missing:
 			err = store.ErrNotFound
 		case changed:
 			err = store.ErrChanged
 		default:
-			err = errProtocol
+			err = errResponse
 		}
 	}
 	if err != nil {
@@ -159,20 +176,12 @@ var literal = strings.NewReplacer("*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
 // List implements [store.Store]. It scans the keys of the whole database.
 func (s *Store) List(ctx context.Context, prefix string) (names []string, err error) {
-	for cursor := "0"; ; {
-		response, err := s.connections.do(ctx, "SCAN", cursor, "MATCH", KeyPrefix+literal.Replace(prefix)+"*", "COUNT", "1000")
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", prefix, err)
-		}
-		if len(response.items) != 2 {
-			return nil, fmt.Errorf("list %s: %w", prefix, errProtocol)
-		}
-		for _, key := range response.items[1].items {
-			names = append(names, strings.TrimPrefix(string(key.text), KeyPrefix))
-		}
-		if cursor = string(response.items[0].text); cursor == "0" {
-			break
-		}
+	keys := s.client.Scan(ctx, 0, KeyPrefix+literal.Replace(prefix)+"*", 1000).Iterator()
+	for keys.Next(ctx) {
+		names = append(names, strings.TrimPrefix(keys.Val(), KeyPrefix))
+	}
+	if err := keys.Err(); err != nil {
+		return nil, fmt.Errorf("list %s: %w", prefix, err)
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil // a scan may return a key twice
@@ -184,11 +193,11 @@ func (s *Store) List(ctx context.Context, prefix string) (names []string, err er
 func (s *Store) Check(ctx context.Context) error {
 	info := map[string]string{}
 	for _, section := range []string{"memory", "persistence", "replication", "cluster"} {
-		response, err := s.connections.do(ctx, "INFO", section)
+		text, err := s.client.Info(ctx, section).Result()
 		if err != nil {
 			return fmt.Errorf("read the properties of the Redis instance: %w", err)
 		}
-		for line := range strings.Lines(string(response.text)) {
+		for line := range strings.Lines(text) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 			info[key] = value
 		}

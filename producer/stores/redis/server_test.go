@@ -84,9 +84,9 @@ func (s *server) open(t *testing.T) *Store {
 }
 
 // send sends a command to the server on the store's connection.
-func send(t *testing.T, s *Store, args ...string) string {
+func send(t *testing.T, s *Store, args ...any) string {
 	t.Helper()
-	r, err := s.connections.do(t.Context(), args...)
+	r, err := s.client.Do(t.Context(), args...).Result()
 	require.NoError(t, err)
-	return string(r.text)
+	return fmt.Sprint(r)
 }
