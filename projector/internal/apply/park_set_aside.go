@@ -34,6 +34,7 @@ type asideID struct {
 	Aggregate string `bson:"aggregate"`
 	Stream    string `bson:"stream"`
 	Position  string `bson:"position"`
+	MessageID string `bson:"messageId"`
 }
 
 // aside is an event that is set aside, as it is stored.
@@ -58,13 +59,14 @@ type Aside struct {
 	Message *azservicebus.ReceivedMessage
 }
 
-// SetAside copies events. It may be repeated: a copy of the same event is replaced.
+// SetAside copies events. It may be repeated: a copy stays as it is if its event comes again, whose
+// reason would be another one. A copy of an event that could not be read is one of its own.
 func (a *Applier) SetAside(ctx context.Context, events []SetAsideEvent) error {
 	models := make([]mongo.WriteModel, 0, len(events))
 	for _, e := range events {
 		m := e.Message
 		kept := aside{
-			ID:    asideID{e.Change.Aggregate, e.Change.Stream, e.Change.Position},
+			ID:    asideID{e.Change.Aggregate, e.Change.Stream, e.Change.Position, m.MessageID},
 			Since: time.Now().UTC(), Reason: e.Reason, Description: e.Description, MessageID: m.MessageID, Properties: m.ApplicationProperties, Body: m.Body,
 		}
 		for to, from := range map[*string]*string{&kept.Session: m.SessionID, &kept.ContentType: m.ContentType, &kept.CorrelationID: m.CorrelationID} {
@@ -75,7 +77,8 @@ func (a *Applier) SetAside(ctx context.Context, events []SetAsideEvent) error {
 		if m.SequenceNumber != nil {
 			kept.Sequence, kept.Arrived = *m.SequenceNumber, Arrival(m)
 		}
-		models = append(models, mongo.NewReplaceOneModel().SetUpsert(true).SetFilter(bson.D{{Key: "_id", Value: kept.ID}}).SetReplacement(kept))
+		models = append(models, mongo.NewUpdateOneModel().SetUpsert(true).
+			SetFilter(bson.D{{Key: "_id", Value: kept.ID}}).SetUpdate(bson.D{{Key: "$setOnInsert", Value: kept}}))
 	}
 	if len(models) == 0 {
 		return nil

@@ -313,3 +313,16 @@ func TestG6AnOvertakenEventOfADeadLetteredPackIsShownFirst(t *testing.T) {
 		require.NoError(w, err)
 	})
 }
+
+// G5, G6: what is set aside of an event stays when the event comes again in another pack: its
+// reason is that of the parking, and its place among other events that of its first arrival.
+func TestG5G6ARepeatOfAPackedEventReplacesNoCopy(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		send(w, packOf(w, event("a", 1, "Poison"), event("a", 2, "T")), packOf(w, event("b", 1, "T"), event("a", 1, "Poison"), event("a", 2, "T")))
+		p := w.StartProjector(s.settings(nil))
+		w.Completed(2)
+		require.Equal(w, []string{"a/1 ProjectionFailed", "a/2 AggregateParked"}, asides(w, s))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
