@@ -64,8 +64,8 @@ func TestTooManyDeliveriesDeadLetter(t *testing.T) {
 		dead := w.server.PeekDeadLetters(subPath, 10)
 		require.Len(t, dead, 1)
 		require.Equal(t, servicebus.Message{
-			SequenceNumber: 1, MessageID: "a-1", SessionID: "a", Reason: "MaxDeliveryCountExceeded",
-			Description: "Message could not be consumed after 3 delivery attempts.",
+			SequenceNumber: 1, EnqueuedSequenceNumber: 1, MessageID: "a-1", SessionID: "a", Reason: "MaxDeliveryCountExceeded",
+			Description: "Message could not be consumed after 3 delivery attempts.", Encoded: dead[0].Encoded,
 		}, dead[0])
 	})
 }
