@@ -43,11 +43,14 @@ const (
 //
 // Guaranteed: an aggregate is parked for a failure of its own only after it has failed for
 // undecidedAfter while changes of other aggregates kept being committed, with no gap between those
-// commits longer than half of it. A missing version is given up only after this process has seen
+// commits longer than commitPause. A missing version is given up only after this process has seen
 // the event wait for versionGapWait, with no interruption longer than that. Not guaranteed: that
 // all processes agree. Each decides by what it has seen.
 type decider struct {
 	undecidedAfter time.Duration // 0: an event may fail for any time
+	// commitPause is the longest pause between two commits that is no outage. It is longer than
+	// maxStuck if undecidedAfter permits: at rest, only sessions that are accepted again commit.
+	commitPause    time.Duration
 	versionGapWait time.Duration
 
 	mu         sync.Mutex
@@ -55,7 +58,7 @@ type decider struct {
 	pruned     time.Time         // guarded by mu
 	lastCommit time.Time         // of any aggregate; guarded by mu
 	// steady is the first commit that is followed by others up to lastCommit, with no gap longer
-	// than half of undecidedAfter; guarded by mu.
+	// than commitPause; guarded by mu.
 	steady time.Time
 }
 
@@ -143,7 +146,10 @@ type failing struct {
 }
 
 func newDecider(undecidedAfter, versionGapWait time.Duration) *decider {
-	return &decider{undecidedAfter: undecidedAfter, versionGapWait: versionGapWait, waiting: make(map[waitKey]*wait)}
+	return &decider{
+		undecidedAfter: undecidedAfter, versionGapWait: versionGapWait, waiting: make(map[waitKey]*wait),
+		commitPause: max(undecidedAfter/2, min(undecidedAfter*3/4, maxStuck+maxStuck/10)),
+	}
 }
 
 // next decides what to do with a batch after an attempt to write it, and before the first. It drops
@@ -258,7 +264,7 @@ func (d *decider) commits(now time.Time, b *batch) (committed bool) {
 		if r.Kind != apply.Applied {
 			continue
 		}
-		if now.Sub(d.lastCommit) > d.undecidedAfter/2 {
+		if now.Sub(d.lastCommit) > d.commitPause {
 			d.steady = now
 		}
 		d.lastCommit, committed = now, true
@@ -277,7 +283,7 @@ func (d *decider) fails(now time.Time, b *batch, i int, err error, s *step) (bla
 	w.due = now.Add(w.backoff.Next())
 	othersCommit := d.lastCommit.After(w.first)
 	switch {
-	case !othersCommit, now.Sub(d.lastCommit) > d.undecidedAfter/2:
+	case !othersCommit, now.Sub(d.lastCommit) > d.commitPause:
 		w.since = time.Time{}
 	case w.since.Before(d.steady): // or zero
 		w.since = d.lastCommit

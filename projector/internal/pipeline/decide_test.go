@@ -198,6 +198,13 @@ func TestNext(t *testing.T) {
 			{pass: after, receives: "b1", results: "fails applied", want: "write, skip a, available, log"},
 			failing(always, 3*time.Hour, 2*after+3*time.Second),
 		}},
+		"at rest, others are committed only when their sessions are accepted again": {batch: "a1", turns: []turn{
+			{pass: time.Second, results: "fails", want: "write, skip a, log"},
+			{pass: time.Second, others: always, results: "fails", want: "write, skip a"},
+			{pass: time.Second, others: always, results: "fails", want: "write, skip a"},
+			{pass: maxStuck + 10*time.Second, receives: "b1", results: "fails applied", want: "write, skip a, available, log"},
+			{pass: maxStuck + 10*time.Second, receives: "c1", results: "fails applied", want: "write, park a Undecided, available"},
+		}},
 		"it may fail for ever": {batch: "a1", forever: true, turns: []turn{failing(always, 3*time.Hour, 0)}},
 
 		// Missing versions.
