@@ -46,7 +46,7 @@ trap 'undo; rm -rf "$proof"' ERR
   cd "$proof"
   export GOWORK=off GOFLAGS=-modcacherw GOMODCACHE=$proof/cache GOPRIVATE=github.com/sluice-cdc/sluice
   export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$OLDPWD/.insteadOf" GIT_CONFIG_VALUE_0=https://github.com/sluice-cdc/sluice
-  for module in shared tests/emulator producer producer/stores/redis projector; do
+  for module in shared tests/emulator producer projector; do # those that others require
     go mod download -json "github.com/sluice-cdc/sluice/$module@$version" | sed -nE 's/.*"(Path|Sum)": "(.*)".*/\2/p' | paste -sd' '
   done
 ) >"$proof/tagged"

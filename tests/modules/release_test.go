@@ -85,7 +85,7 @@ func TestAReleaseIsOneCommitWithATagForEachModule(t *testing.T) {
 
 	out, err = release(t, dir, "v1.98.7")
 	require.NoError(t, err, out)
-	require.Contains(t, out, "git push --atomic origin HEAD v1.98.7 shared/v1.98.7 tests/emulator/v1.98.7 producer/v1.98.7 projector/v1.98.7")
+	require.Contains(t, out, "git push --atomic origin HEAD v1.98.7 shared/v1.98.7 tests/emulator/v1.98.7 producer/v1.98.7 producer/stores/redis/v1.98.7 projector/v1.98.7")
 	require.Empty(t, git(t, dir, "status", "--porcelain"))
 	require.Equal(t, "Release v1.98.7\n", git(t, dir, "log", "-1", "--format=%s", "projector/v1.98.7"))
 	before, released := git(t, dir, "show", "HEAD~1:go.work"), git(t, dir, "show", "HEAD:go.work")
