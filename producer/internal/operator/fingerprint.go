@@ -45,9 +45,10 @@ func (s *Stream) AcceptFingerprint(ctx context.Context, drained bool) error {
 	}
 	// Never by force: an overruled leader would keep publishing with the old settings until it
 	// notices.
-	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) {
+	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) error {
 		r.Fingerprint = to
 		markAccepted(r)
+		return nil
 	})
 	if err != nil {
 		return err

@@ -118,8 +118,11 @@ func (s *Stream) release(ctx context.Context, leaseID string) {
 // larger than every position that an earlier leader can have assigned. If they are not and the
 // checkpoint goes back, a new generation begins: with unchanged MessageIds the broker would drop
 // the messages that it remembers.
-func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool) (t leasedRecord, kept string, err error) {
-	return s.rewrite(ctx, force, func(r *checkpoint.Record) {
+func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, change Change) (t leasedRecord, kept string, err error) {
+	return s.rewrite(ctx, change.Force, func(r *checkpoint.Record) error {
+		if err := change.permits(to, *r); err != nil { // another command may have moved it meanwhile
+			return err
+		}
 		to.Published, to.Backfill = r.Progress.Published, r.Progress.Backfill.Interrupted(r.Progress.Position)
 		if changes.Counted(r.Progress.Position) || changes.Counted(to.Position) {
 			to.Position, to.Settings = changes.NewSeries(r.Epoch), s.Settings
@@ -127,27 +130,30 @@ func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, force bool
 			r.Generation++
 		}
 		r.Progress = to
+		return nil
 	})
 }
 
 // rewrite changes the record as a new leader would: acquire the lease, keep the old record, write
-// the next epoch under the lease, release.
-func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoint.Record)) (t leasedRecord, kept string, err error) {
+// the next epoch under the lease, release. An error of change is returned, and nothing is written.
+func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoint.Record) error) (t leasedRecord, kept string, err error) {
 	if t, err = s.takeLease(ctx, force); err != nil {
 		return t, "", err
 	}
 	defer s.release(ctx, t.leaseID)
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
+	record := t.from.Record
+	if t.epoch, err = s.checkpoint().NextEpoch(ctx, record.Epoch); err != nil {
+		return t, "", err
+	}
+	record.Epoch, record.Leader, record.HeartbeatAt = t.epoch, s.Operator, time.Now()
+	if err := change(&record); err != nil {
+		return t, "", err
+	}
 	if kept, err = s.checkpoint().KeepCopy(ctx, t.from.Record); err != nil {
 		return t, "", err
 	}
-	record := t.from.Record
-	if t.epoch, err = s.checkpoint().NextEpoch(ctx, record.Epoch); err != nil {
-		return t, kept, err
-	}
-	record.Epoch, record.Leader, record.HeartbeatAt = t.epoch, s.Operator, time.Now()
-	change(&record)
 	if _, err := s.checkpoint().Write(ctx, record, t.leaseID, t.from.Tag); err != nil {
 		return t, kept, fmt.Errorf("%w (the old record is kept as %s; check with `producer token show` before trying again)", err, kept)
 	}

@@ -26,7 +26,10 @@ func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, dra
 			"empty every subscription, replay or drop what is parked, and then give --drained", ErrRefused, was)
 	}
 	// Never by force: an overruled leader would keep sending with the old key until it notices.
-	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) { r.SessionKey = key })
+	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) error {
+		r.SessionKey = key
+		return nil
+	})
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,24 @@ type Change struct {
 	Reapply bool
 }
 
+// permits refuses to move a checkpoint where the operator has not asked it to go. Errors:
+// [ErrRefused].
+func (c Change) permits(to checkpoint.Progress, present checkpoint.Record) error {
+	counted, from := changes.Counted(to.Position), present.Progress.Position
+	switch {
+	case counted && !c.Forward:
+		return fmt.Errorf("%w: the stream's positions are counted, so it is unknown whether this token is before the checkpoint or "+
+			"after it: changes might never be published, or be published again under new positions, and then be applied twice. If "+
+			"that is what you want: `producer token set --forward TOKEN`", ErrRefused)
+	case to.Position > from && !c.Forward:
+		return fmt.Errorf("%w: %s is after the checkpoint (%s): the changes between would never be published. If that is what "+
+			"you want: `producer token set --forward TOKEN`", ErrRefused, formatTime(timeOf(to)), formatTime(timeOf(present.Progress)))
+	case counted:
+		return nil
+	}
+	return checkAcceptedSettings(to.Position, present.AcceptedAt, c.Reapply)
+}
+
 // checkAcceptedSettings refuses a position before that at which other settings were accepted.
 func checkAcceptedSettings(to, acceptedAt string, reapply bool) error {
 	if reapply || acceptedAt == "" || to >= acceptedAt {
@@ -184,11 +202,12 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 		return s.print(Result{Epoch: present.Record.Epoch}, "nothing to do: stream %q was counted with these settings", s.Name)
 	}
 	// Never by force: an overruled leader would count with the old settings until it notices.
-	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) {
+	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) error {
 		r.Progress.Position, r.Progress.Settings = changes.NewSeries(r.Epoch), s.Settings
 		if r.Fingerprint != (checkpoint.MappingFingerprint{}) {
 			r.Fingerprint.Pipeline, r.Fingerprint.Collection = s.Fingerprint.Pipeline, s.Fingerprint.Collection
 		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -306,28 +325,17 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	if err != nil {
 		return err
 	}
+	if err := change.permits(to, present.Record); err != nil {
+		return err
+	}
 	counted := changes.Counted(to.Position)
-	if counted && !change.Forward {
-		return fmt.Errorf("%w: the stream's positions are counted, so it is unknown whether this token is before the checkpoint or "+
-			"after it: changes might never be published, or be published again under new positions, and then be applied twice. If "+
-			"that is what you want: `producer token set --forward TOKEN`", ErrRefused)
-	}
-	if from := present.Record.Progress.Position; to.Position > from && !change.Forward {
-		return fmt.Errorf("%w: %s is after the checkpoint (%s): the changes between would never be published. If that is what "+
-			"you want: `producer token set --forward TOKEN`", ErrRefused, formatTime(timeOf(to)), formatTime(timeOf(present.Record.Progress)))
-	}
-	if !counted {
-		if err := checkAcceptedSettings(to.Position, present.Record.AcceptedAt, change.Reapply); err != nil {
-			return err
-		}
-	}
 	receivers := ""
 	if !counted && to.Position <= present.Record.Progress.Position {
 		bounded, cancel := s.withTimeout(ctx)
 		receivers = s.Entity.receivers(bounded) // before anything changes: an unreachable administration takes a while to time out
 		cancel()
 	}
-	t, kept, err := s.replace(ctx, to, change.Force)
+	t, kept, err := s.replace(ctx, to, change)
 	if err != nil {
 		return err
 	}

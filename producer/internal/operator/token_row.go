@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
@@ -18,14 +17,11 @@ func (s *Stream) passRow(ctx context.Context, position string, change Change) er
 	if _, err := passedRow(present.Record.Progress, position, change.Forward); err != nil {
 		return err
 	}
-	var moved error
-	t, kept, err := s.rewrite(ctx, change.Force, func(r *checkpoint.Record) {
-		var to checkpoint.Progress
-		if to, moved = passedRow(r.Progress, position, change.Forward); moved == nil {
-			r.Progress = to
-		}
+	t, kept, err := s.rewrite(ctx, change.Force, func(r *checkpoint.Record) (err error) {
+		r.Progress, err = passedRow(r.Progress, position, change.Forward)
+		return err
 	})
-	if err = errors.Join(moved, err); err != nil {
+	if err != nil {
 		return err
 	}
 	return s.print(t.done(kept), "stream %q: the checkpoint is at the row %s of the snapshot, epoch %d; the old record is kept as blob %s\n"+

@@ -180,6 +180,43 @@ func TestCommandsReportTheOplogsHeadroom(t *testing.T) {
 	})
 }
 
+// G1: of two operators that rewind at the same time, to different times, neither moves the
+// checkpoint forward over what the other wants published again.
+func TestG1TwoRewindsAtOnceLeaveNothingOut(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		p := w.StartProducer("a", nil)
+		w.Leads("a")
+		var times []string
+		for range 2 {
+			times = append(times, time.Now().Format(time.RFC3339))
+			time.Sleep(5 * time.Second) // virtual
+			w.InsertMany(1, 1)
+			w.Published()
+		}
+		p.End()
+		w.OperatorDelay = 200 * time.Millisecond
+		var end struct {
+			Token json.RawMessage `json:"token"`
+		}
+		require.NoError(w, json.Unmarshal([]byte(operate(w, "token", "show", "--json").Out), &end))
+		for after := time.Duration(0); after < 4*time.Second; after += 100 * time.Millisecond {
+			rewinds, ended := [2]world.Operated{}, make(chan struct{})
+			go func() {
+				defer close(ended)
+				time.Sleep(after) // virtual
+				rewinds[1] = operate(w, "token", "rewind", "--force", "--to", times[1])
+			}()
+			rewinds[0] = operate(w, "token", "rewind", "--force", "--to", times[0])
+			<-ended
+			if rewinds[0].Code == 0 {
+				at := operate(w, "token", "show").Out
+				require.Contains(w, at, times[0][:19], "%s after the first:\n%s\n%s", after, rewinds[0].Out, rewinds[1].Out)
+			}
+			require.Zero(w, operate(w, "token", "set", "--forward", string(end.Token)).Code)
+		}
+	})
+}
+
 // G4: an operator's change takes the same steps as a new leader: it is refused while a leader holds
 // the lease, gets the next epoch, and keeps the old record. The changes behind the new position are
 // published again, under new message ids, as the same events (G3).
