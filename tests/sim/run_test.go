@@ -38,7 +38,7 @@ func (w *world) whole(harm func()) {
 		healthy := w.beHealthy(w.Context())
 		harm()
 		w.disturb(time.Now(), plan.Step{}) // those that were missing start
-		w.work.Wait()
+		w.await()
 		healthy()
 		w.settleSnapshots()
 		w.settle()
@@ -49,6 +49,23 @@ func (w *world) whole(harm func()) {
 	w.stopAll()
 	w.endPrograms()
 	w.judge()
+}
+
+// await does what the work that remains asks for, until it has ended.
+func (w *world) await() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.work.Wait()
+	}()
+	for {
+		select {
+		case do := <-w.driver:
+			do()
+		case <-ended:
+			return
+		}
+	}
 }
 
 // settle waits until everything is visible that can be, and then has the poison fixed and replayed.

@@ -183,18 +183,54 @@ func (w *world) newVersion(step plan.Step) {
 	})
 }
 
-// until repeats a command until ok accepts its exit code, and reports whether it does in time. A
-// command that holds a session may have to wait until what fails in it is parked.
+// until repeats a command until ok accepts its exit code, and reports whether it does in time. If a
+// projector keeps the session that the command needs, because of an event that cannot be applied,
+// the operator stops the projectors meanwhile, as the command proposes.
 func (w *world) until(ok func(code int) bool, change func(*projector.Config, *projector.Options), args ...string) bool {
-	for end := time.Now().Add(settled + w.projectorConfig().UndecidedAfter); ; pause(w.Context(), 5*time.Second) {
+	var start func()
+	defer func() {
+		if start != nil {
+			start()
+		}
+	}()
+	for end := time.Now().Add(settled); ; pause(w.Context(), 5*time.Second) {
 		code, out := w.commandBy(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), change, args...)
 		w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, out)
 		switch {
 		case ok(code):
 			return true
-		case time.Now().After(end):
+		case time.Now().Before(end):
+		case start == nil && strings.Contains(out, "stop the projectors"):
+			start, end = w.stopProjectors(), time.Now().Add(settled)
+		default:
 			w.record.End(strings.Join(args, " "), fmt.Errorf("exit code %d: %s", code, out))
 			return false
+		}
+	}
+}
+
+// stopProjectors stops every projector, and returns what starts them again. Not the driver's
+// goroutine.
+func (w *world) stopProjectors() (start func()) {
+	stopped := make(chan []*instance)
+	w.driver <- func() {
+		w.trace.add("the operator stops the projectors")
+		var all []*instance
+		for _, s := range w.projector {
+			if i := s.end(); i != nil {
+				all = append(all, i)
+			}
+		}
+		stopped <- all
+	}
+	for _, i := range <-stopped {
+		<-i.done
+	}
+	return func() {
+		w.driver <- func() {
+			for _, s := range w.projector {
+				s.fill()
+			}
 		}
 	}
 }

@@ -105,6 +105,7 @@ type world struct {
 	record   *record.Record
 	leases   []*leasecheck.Recorder // of the requests of every producer and stranger for each stream's checkpoint
 	work     sync.WaitGroup         // what commits events
+	driver   chan func()            // what work asks the driver's goroutine for, once all has healed
 	writing  sync.Mutex             // one write of the checkpoint at a time
 	busLinks sync.Map               // by the name of an instance, its *network.Link
 }
@@ -112,7 +113,8 @@ type world struct {
 // inWorld runs f with the servers up; it is called in a bubble of virtual time.
 func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	w := &world{
-		T: t, plan: p, trace: newTrace(), committed: map[plan.Event]int64{}, refusals: &refusals{documents: map[string]func(){}},
+		driver: make(chan func()),
+		T:      t, plan: p, trace: newTrace(), committed: map[plan.Event]int64{}, refusals: &refusals{documents: map[string]func(){}},
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
 		mongo: mongo.New(mongo.Options{AcceptLostTokens: true, TokenVersion: p.Settings.TokenVersion, Version: mongo.Versions[p.Settings.MongoVersion]}), blob: blob.New(blob.Options{}),
 		record: record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: p.Settings.SessionKey}}),

@@ -127,8 +127,8 @@ func (p *Replayer) take(ctx context.Context, h *held, names []string) {
 	for _, name := range names {
 		h.failed[name] = context.Cause(ctx)
 		if ctx.Err() == nil {
-			h.failed[name] = fmt.Errorf("%w %s, and did not release it in %s: it does so when no more messages arrive for it; wait longer "+
-				"(--wait), or stop the projectors, run the command again, and start them", ErrBusy, name, p.Wait)
+			h.failed[name] = fmt.Errorf("%w %s, and did not release it in %s: it does so when no more messages arrive for it; while one of them cannot be "+
+				"applied, another projector may take it at once; wait longer (--wait), or stop the projectors, run the command again, and start them", ErrBusy, name, p.Wait)
 		}
 	}
 }
