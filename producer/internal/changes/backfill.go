@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -23,7 +24,8 @@ import (
 // document the stream therefore contains its row, and then every change after the row.
 //
 // A chunk is stored in the checkpoint before its first row is published. A successor reads the same
-// documents as of the same T, and publishes them at the same positions.
+// documents as of the same T, and publishes them at the same positions. It reads further chunks only
+// behind everything that its predecessor may have published: rows before that would come too late.
 
 // Backfill configures snapshots.
 type Backfill struct {
@@ -167,6 +169,18 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 	at := lastBefore(next)
 	began := time.Now()
 	if at.Before(envelope.TokenTime(c.at.Position)) || began.Before(c.backfill.notBefore) {
+		return false, nil
+	}
+	if c.backfill.first.IsZero() {
+		err := c.timeout.request(ctx, c.timeout.limit, func(ctx context.Context) (err error) {
+			c.backfill.first, err = mongodb.ConfirmedTime(ctx, c.reader.collection)
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	if next.Before(c.backfill.first) {
 		return false, nil
 	}
 	state, limit := c.at.Backfill, c.reader.config.Backfill.ChunkDocuments

@@ -32,7 +32,10 @@ type backfillSource struct {
 	keys       []string // fields of an index
 	versions   bool     // rows carry versions
 	settings   string   // hash of what decides the rows
-	notBefore  time.Time
+	// first is the source's time when this leader was about to read its first chunk: all former
+	// leaders' changes are before it. Zero: it is not known yet.
+	first     bson.Timestamp
+	notBefore time.Time
 	slow       int // the maximum number of documents after a read took too long; 0: none did
 }
 

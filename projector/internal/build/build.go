@@ -372,7 +372,7 @@ func (b *Builder) taking(ctx context.Context, s *State, size int64, gone error) 
 	case id.Type == 0: // it is gone
 		return b.take(ctx, s.Cursor, size)
 	}
-	at, err := b.now(ctx)
+	at, err := mongodb.ConfirmedTime(ctx, b.Source.Collection)
 	if err != nil {
 		return nil, err
 	}
@@ -382,7 +382,7 @@ func (b *Builder) taking(ctx context.Context, s *State, size int64, gone error) 
 
 // readRange reads and folds the range behind a value, up to another one, as of a time of its own.
 func (b *Builder) readRange(ctx context.Context, from, to bson.RawValue) (*taken, error) {
-	at, err := b.now(ctx)
+	at, err := mongodb.ConfirmedTime(ctx, b.Source.Collection)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/verify"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -102,7 +103,7 @@ func (r *Repairer) Repair(ctx context.Context, seen apply.Aggregate) error {
 }
 
 func (r *Repairer) repair(ctx context.Context, seen apply.Aggregate) error {
-	at, err := r.now(ctx)
+	at, err := mongodb.ConfirmedTime(ctx, r.Source.Collection)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/sluice-cdc/sluice/shared/mongodb"
@@ -123,26 +122,6 @@ func (b *Builder) examineIndex(ctx context.Context) error {
 	}
 	return fmt.Errorf("%s has no index on %s that holds all of its documents: create one, such as db.%s.createIndex({%s})",
 		b.Source, path, b.Source.Collection.Name(), `"`+strings.Join(names, `": 1, "`)+`": 1`)
-}
-
-// now returns a cluster time that is not before this call: that of a read which the primary has
-// confirmed with a majority.
-func (b *Builder) now(ctx context.Context) (at bson.Timestamp, err error) {
-	session, err := b.client().StartSession()
-	if err != nil {
-		return at, fmt.Errorf("start session: %w", err)
-	}
-	defer session.EndSession(context.WithoutCancel(ctx))
-	c := b.Source.Collection.Clone(options.Collection().SetReadConcern(readconcern.Linearizable()).SetReadPreference(readpref.Primary()))
-	err = c.FindOne(mongo.NewSessionContext(ctx, session), bson.D{{Key: "_id", Value: bson.MinKey{}}},
-		options.FindOne().SetProjection(bson.D{{Key: "_id", Value: 1}})).Err()
-	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
-		return at, fmt.Errorf("ask the source for its cluster time: %w", err)
-	}
-	if now := session.OperationTime(); now != nil {
-		return *now, nil
-	}
-	return at, errors.New("the source gives no cluster time: it must be a replica set or a sharded cluster")
 }
 
 func (b *Builder) client() *mongo.Client { return b.Source.Collection.Database().Client() }

@@ -297,7 +297,11 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 	if r.flag("bypassDocumentValidation") {
 		ctx = engine.WithoutValidation(ctx)
 	}
-	return s.sessions.around(ctx, r, func() (bson.D, error) { return r.cmd.run(ctx, r) })
+	reply, err := s.sessions.around(ctx, r, func() (bson.D, error) { return r.cmd.run(ctx, r) })
+	if concern, _ := r.get("readConcern").(bson.D); err == nil && field(concern, "level") == "linearizable" {
+		s.eng.Confirm()
+	}
+	return reply, err
 }
 
 // concern returns the error of a write concern that one node cannot fulfil. As on a server, the

@@ -134,6 +134,14 @@ func (e *Engine) Heartbeat() {
 	}
 }
 
+// Confirm writes the no-op by which a primary confirms with a majority what a linearizable read has
+// returned.
+func (e *Engine) Confirm() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.log(&Entry{Kind: Noop})
+}
+
 // Elsewhere returns a cluster time at which another shard wrote: later than every entry, and no
 // entry has it. ok is false if there is an entry at position at or behind it.
 func (e *Engine) Elsewhere(at uint64) (now bson.Timestamp, ok bool) {
