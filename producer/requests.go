@@ -52,9 +52,14 @@ func (q *requests) Answer(r *checkpoint.Request, refused error) {
 	q.mu.Lock()
 	q.waiting, q.answer, q.over, q.seen = nil, &answer, q.tag, r.ID
 	q.mu.Unlock()
+	q.wake()
+}
+
+// wake makes run write the answer.
+func (q *requests) wake() {
 	select {
 	case q.answers <- struct{}{}:
-	default: // one is to be written already
+	default: // it will
 	}
 }
 
@@ -95,8 +100,8 @@ func (q *requests) exchange(ctx context.Context) {
 	}
 }
 
-// write writes the answer, if there is one. If the operator has withdrawn the request meanwhile,
-// there is nothing to answer.
+// write writes the answer, if there is one. If the request has changed meanwhile, read decides
+// whether it still waits for the answer.
 func (q *requests) write(ctx context.Context) error {
 	q.mu.Lock()
 	answer, tag := q.answer, q.over
@@ -104,7 +109,11 @@ func (q *requests) write(ctx context.Context) error {
 	if answer == nil {
 		return nil
 	}
-	if err := q.checkpoint.WriteRequest(ctx, *answer, tag); err != nil && !errors.Is(err, checkpoint.ErrChanged) {
+	err := q.checkpoint.WriteRequest(ctx, *answer, tag)
+	if errors.Is(err, checkpoint.ErrChanged) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	q.mu.Lock()
@@ -133,9 +142,12 @@ func (q *requests) read(ctx context.Context) error {
 	defer q.mu.Unlock()
 	switch {
 	case !r.Waiting():
-		q.waiting = nil // it was withdrawn
+		q.waiting, q.answer = nil, nil // it was withdrawn
 	case r.ID != q.seen:
-		q.waiting, q.tag = r, tag
+		q.waiting, q.tag, q.answer = r, tag, nil
+	case q.answer != nil && q.over != tag: // a deposed leader has taken it as well
+		q.over = tag
+		q.wake()
 	}
 	return nil
 }
