@@ -125,10 +125,10 @@ func (g *group) dropApplied(position string, s guardState) (dropped int) {
 	return dropped
 }
 
-// committed takes the first n changes off: their effects are committed.
-func (g *group) committed(n int) {
+// committed takes the first n changes off: their effects are committed. idle: nothing was written.
+func (g *group) committed(n int, idle bool) {
 	for _, e := range g.events[:n] {
-		g.decide(e, Result{Kind: Applied})
+		g.decide(e, Result{Kind: Applied, Idle: idle})
 	}
 	g.events = g.events[n:]
 }

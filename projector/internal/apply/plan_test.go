@@ -192,7 +192,7 @@ func TestPlanStopsWhereAnotherStreamsChangeComes(t *testing.T) {
 		require.Equal(t, pass.groups, grouped(groups))
 		require.Equal(t, pass.results, describe(results))
 		for _, g := range groups {
-			g.committed(len(g.events))
+			g.committed(len(g.events), false)
 			record(results, g.decided)
 		}
 	}
@@ -278,7 +278,7 @@ func TestDropAppliedDropsDuplicatesAtTheFront(t *testing.T) {
 	require.Equal(t, "a 2", grouped(groups))
 	require.Equal(t, "duplicate duplicate pending", describe(results))
 	require.Zero(t, groups[0].dropApplied("", guardState{}))
-	groups[0].committed(1)
+	groups[0].committed(1, false)
 	record(results, groups[0].decided)
 	require.Equal(t, "duplicate duplicate applied", describe(results))
 }

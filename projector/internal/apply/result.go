@@ -39,6 +39,9 @@ type Result struct {
 	// Recorded is set on a poison once the parking of its aggregate is committed, or if it names
 	// none.
 	Recorded bool
+	// Idle is set on an applied change if nothing was written at this attempt: the change has no
+	// effect, or was written before. It does not show that the database accepts writes.
+	Idle bool
 }
 
 // The reasons.

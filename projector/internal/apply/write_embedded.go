@@ -32,8 +32,6 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 			models[i] = c.model
 		}
 		written, err := collection.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(false))
-		// An update that creates no document and matches none succeeds without an effect.
-		silent := err != nil || written.MatchedCount+written.UpsertedCount < int64(len(chunks))
 		failed, err := byModel(err)
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", collection.Name(), err)
@@ -52,6 +50,9 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 			}
 			continue
 		}
+		// An update that creates no document and matches none succeeds without an effect.
+		effective := int(written.MatchedCount + written.UpsertedCount)
+		silent := effective+len(failed) < len(chunks)
 		var collided []*group
 		var unseen, passing []chunk
 		done := false
@@ -61,7 +62,7 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 			case !ok && silent && !c.makes:
 				unseen = append(unseen, c)
 			case !ok:
-				c.committed()
+				c.committed(false)
 				done = true
 			case class == Guarded:
 				if collided = append(collided, c.group); ambiguousDuplicate(failure.WriteError) {
@@ -81,7 +82,7 @@ func (a *Applier) applyEmbedded(ctx context.Context, groups []*group) error {
 		for _, c := range passing { // others were written, so the database as a whole works
 			c.group.fails(c.events, fmt.Errorf("write %s: %w", collection.Name(), err))
 		}
-		missed, err := a.resolve(ctx, unseen)
+		missed, err := a.resolve(ctx, unseen, effective == 0)
 		if err != nil {
 			return err
 		}
@@ -287,8 +288,8 @@ func byModel(err error) (map[int]mongo.BulkWriteError, error) {
 
 // resolve determines the outcome of updates that may have matched nothing. If there is no document,
 // there was nothing to do; if the guard has the position of the update's last change, it was
-// written. It returns the remaining groups.
-func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group, err error) {
+// written. idle: none of them wrote anything. It returns the remaining groups.
+func (a *Applier) resolve(ctx context.Context, unseen []chunk, idle bool) (missed []*group, err error) {
 	if len(unseen) == 0 {
 		return nil, nil
 	}
@@ -303,7 +304,7 @@ func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group,
 	for _, c := range unseen {
 		s := found[c.group.aggregate]
 		if (!s.exists && c.group.replay == nil && !c.waits) || s.of(c.group.stream).position == c.group.events[c.events-1].change.Position {
-			c.committed()
+			c.committed(idle)
 		} else {
 			missed = append(missed, c.group)
 		}
@@ -312,7 +313,7 @@ func (a *Applier) resolve(ctx context.Context, unseen []chunk) (missed []*group,
 }
 
 // committed takes the events off their group. The events after them no longer find a stub.
-func (c chunk) committed() {
-	c.group.committed(c.events)
+func (c chunk) committed(idle bool) {
+	c.group.committed(c.events, idle)
 	c.group.stub = c.group.stub && !c.fills
 }

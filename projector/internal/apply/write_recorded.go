@@ -30,7 +30,7 @@ func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 		err := a.commit(ctx, g, n)
 		switch Classify(err) {
 		case None:
-			g.committed(n)
+			g.committed(n, false)
 		case Permanent:
 			g.refused(n, ReasonRefused, err)
 		case Guarded:

@@ -69,7 +69,7 @@ func (a *Applier) commitTogether(ctx context.Context, groups []*group) error {
 		return err
 	}
 	for _, g := range groups {
-		g.committed(len(g.events))
+		g.committed(len(g.events), false)
 	}
 	return nil
 }

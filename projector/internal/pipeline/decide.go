@@ -20,6 +20,9 @@ const (
 	recently = 30 * time.Second
 	// remindEvery is how often a failure that lasts is logged.
 	remindEvery = 5 * time.Minute
+	// failuresKept is how long the failure of an event is remembered while other projectors have its
+	// session: with every exchange of the session, each of them has it for maxStuck at most.
+	failuresKept = time.Hour
 	// pruneEvery is how often events that no longer wait here are forgotten.
 	pruneEvery = time.Minute
 	// maxGapPause bounds the time between two attempts to apply an event that misses a version.
@@ -85,7 +88,6 @@ type wait struct {
 	due       time.Time // the next attempt
 	backoff   retry.Backoff
 	logged    time.Time
-	since     time.Time // other aggregates are known to be written since; zero: they are not
 }
 
 // attempt is one attempt to write a batch. The zero value stands for no attempt yet.
@@ -258,17 +260,21 @@ func (d *decider) rest(now time.Time, b *batch, s *step) {
 	}
 }
 
-// commits records the commits of an attempt, and reports whether there is one.
+// commits records the commits of an attempt, and reports whether there is one. A change for which
+// nothing was written proves nothing about the database, of which only the writes may fail.
 func (d *decider) commits(now time.Time, b *batch) (committed bool) {
 	for i, r := range b.results {
 		if r.Kind != apply.Applied {
+			continue
+		}
+		delete(d.waiting, waitKey{eventFails, "", b.changes[i].Aggregate})
+		if r.Idle {
 			continue
 		}
 		if now.Sub(d.lastCommit) > d.commitPause {
 			d.steady = now
 		}
 		d.lastCommit, committed = now, true
-		delete(d.waiting, waitKey{eventFails, "", b.changes[i].Aggregate})
 	}
 	return committed
 }
@@ -281,15 +287,9 @@ func (d *decider) fails(now time.Time, b *batch, i int, err error, s *step) (bla
 	c := &b.changes[i]
 	w := d.wait(now, waitKey{eventFails, "", c.Aggregate}, c.MessageID)
 	w.due = now.Add(w.backoff.Next())
-	othersCommit := d.lastCommit.After(w.first)
-	switch {
-	case !othersCommit, now.Sub(d.lastCommit) > d.commitPause:
-		w.since = time.Time{}
-	case w.since.Before(d.steady): // or zero
-		w.since = d.lastCommit
-	}
-	failed := now.Sub(w.first)
-	if d.undecidedAfter > 0 && !w.since.IsZero() && now.Sub(w.since) >= d.undecidedAfter {
+	failed, othersCommit := now.Sub(w.first), d.lastCommit.After(w.first)
+	steady := othersCommit && now.Sub(d.lastCommit) <= d.commitPause
+	if d.undecidedAfter > 0 && steady && min(failed, now.Sub(d.steady)) >= d.undecidedAfter {
 		delete(d.waiting, waitKey{eventFails, "", c.Aggregate})
 		if b.results[i].Kind == apply.Pending {
 			b.results[i] = apply.Undecided(failed, err)
@@ -364,7 +364,7 @@ func (d *decider) outdated(now time.Time, key waitKey, w *wait) bool {
 	if key.reason == versionMissing {
 		return now.Sub(w.seen) > d.versionGapWait+maxGapPause
 	}
-	return now.Sub(w.seen) > max(d.undecidedAfter, remindEvery)
+	return now.Sub(w.seen) > max(d.undecidedAfter, failuresKept)
 }
 
 func (d *decider) prune(now time.Time) {

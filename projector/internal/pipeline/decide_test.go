@@ -85,7 +85,7 @@ func (b *batch) addNamed(names string) *batch {
 }
 
 var kinds = map[string]apply.Result{
-	"pending": {}, "fails": {}, "applied": {Kind: apply.Applied}, "duplicate": {Kind: apply.Duplicate}, "parked": {Kind: apply.Parked},
+	"pending": {}, "fails": {}, "applied": {Kind: apply.Applied}, "idle": {Kind: apply.Applied, Idle: true}, "duplicate": {Kind: apply.Duplicate}, "parked": {Kind: apply.Parked},
 	"gap":    {Kind: apply.Gap, Reason: apply.ReasonVersionGap},
 	"poison": {Kind: apply.Poison, Recorded: true},
 }
@@ -183,11 +183,11 @@ func TestNext(t *testing.T) {
 		}},
 
 		// G5: an aggregate is parked only for what is its own.
-		"it fails while others succeed":       {batch: "a1", turns: []turn{failing(always, 3*time.Hour, after+20*time.Second)}},
+		"it fails while others succeed":       {batch: "a1", turns: []turn{failing(always, 3*time.Hour, after+10*time.Second)}},
 		"no other succeeds":                   {batch: "a1", turns: []turn{failing(never, 3*time.Hour, 0)}},
 		"others succeed before it fails":      {batch: "a1", turns: []turn{failing(once, 3*time.Hour, 0)}},
 		"another succeeds every six minutes":  {batch: "a1", turns: []turn{failing(every(6*time.Minute), 3*time.Hour, 0)}},
-		"another succeeds every four minutes": {batch: "a1", turns: []turn{failing(every(4*time.Minute), 3*time.Hour, after+4*time.Minute)}},
+		"another succeeds every four minutes": {batch: "a1", turns: []turn{failing(every(4*time.Minute), 3*time.Hour, after+10*time.Second)}},
 		"ten minutes count from an outage's end": {batch: "a1", turns: []turn{
 			failing(func(since time.Duration) bool { return since >= time.Hour }, 3*time.Hour, time.Hour+after),
 		}},
@@ -370,6 +370,45 @@ func TestEventsThatNoLongerWaitAreForgotten(t *testing.T) {
 	require.Len(t, d.waiting, 2)
 	d.next(now.Add(time.Minute), &batch{}, attempt{})
 	require.Len(t, d.waiting, 1, "the gap is forgotten")
-	d.next(now.Add(11*time.Minute), &batch{}, attempt{})
+	d.next(now.Add(time.Minute+failuresKept), &batch{}, attempt{})
 	require.Empty(t, d.waiting)
+}
+
+// With several projectors, a session whose event fails goes from one to the next. Each must know
+// the event when it comes back, or UNDECIDED_AFTER would never end.
+func TestG5AFailureIsRememberedWhileOtherProjectorsHaveItsSession(t *testing.T) {
+	d := newDecider(10*time.Minute, 30*time.Second)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	b := (&batch{}).addNamed("a1")
+	d.next(now, b, attempt{})
+	play(t, d, now, b, turn{results: "fails"})
+	for range 8 {
+		now = now.Add(maxStuck)
+		play(t, d, now, (&batch{}).addNamed("z1"), turn{results: "applied"})
+	}
+	b = (&batch{}).addNamed("a1")
+	d.next(now, b, attempt{})
+	require.Equal(t, "write, park a Undecided", describe(play(t, d, now, b, turn{results: "fails"}), b))
+}
+
+// The database may refuse every write and nevertheless answer: an update that matches nothing then
+// succeeds, that of an event without an effect or of one that was applied before. Such events
+// must not make it look as if single aggregates failed, or the outage would park them.
+func TestG6AnOutageOfWritesParksNothingBesideEventsForWhichNothingIsWritten(t *testing.T) {
+	d := newDecider(10*time.Minute, 30*time.Second)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	b := (&batch{}).addNamed("a1")
+	d.next(now, b, attempt{})
+	for range 200 {
+		now = now.Add(10 * time.Second)
+		play(t, d, now, (&batch{}).addNamed("z1"), turn{results: "idle"})
+		play(t, d, now, b, turn{results: "fails"})
+		require.False(t, parks(b), "after %v", now)
+	}
+	for began := now; !parks(b); {
+		require.Less(t, now.Sub(began), 11*time.Minute)
+		now = now.Add(10 * time.Second)
+		play(t, d, now, (&batch{}).addNamed("z1"), turn{results: "applied"})
+		play(t, d, now, b, turn{results: "fails"})
+	}
 }
