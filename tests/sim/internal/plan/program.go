@@ -61,6 +61,9 @@ func (d *drawing) program(r *rand.Rand) {
 			For: between(r, time.Second, 15*time.Second), Random: r.Uint64(),
 		})
 	}
+	if failing > 0 {
+		s.UndecidedAfter = seconds(600) // an event may fail by one fault after another, while others do not
+	}
 	projectors := s.ProjectorNames()
 	for _, at := range moments(r, killed, d.length) {
 		d.plan.Steps = append(d.plan.Steps, Step{
