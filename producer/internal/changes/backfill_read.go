@@ -36,7 +36,7 @@ type backfillSource struct {
 	// leaders' changes are before it. Zero: it is not known yet.
 	first     bson.Timestamp
 	notBefore time.Time
-	slow       int // the maximum number of documents after a read took too long; 0: none did
+	slow      int // the maximum number of documents after a read took too long; 0: none did
 }
 
 // row is a document of a snapshot.
