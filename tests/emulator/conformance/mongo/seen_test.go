@@ -394,6 +394,18 @@ func TestSeenWhatATransactionMayNotSay(t *testing.T) {
 	refused(t, 20, f.client.Database("local").RunCommand(t.Context(), d("insert", "c", "documents", bson.A{d("_id", 5)}, "lsid", lsid, "txnNumber", number+1)).Err())
 }
 
+// A linearizable read is confirmed by an entry of its own: its time is later than every write before
+// it, also of a collection that does not exist.
+func TestSeenTheTimeOfALinearizableRead(t *testing.T) {
+	f := serve(t, mongo.Options{})
+	for _, name := range []string{"c", "none"} {
+		written := f.command(t, "db", d("insert", "c", "documents", bson.A{d()}))
+		read := f.command(t, "db", d("find", name, "readConcern", d("level", "linearizable")))
+		before, after := field(t, written, "operationTime").(bson.Timestamp), field(t, read, "operationTime").(bson.Timestamp)
+		require.True(t, after.After(before), "%v is not after %v", after, before)
+	}
+}
+
 func TestSeenOptionsOfWrites(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	db := f.client.Database("db")
