@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -219,11 +220,25 @@ func (w *world) waits() *checker.Waits {
 		patience = c.ProjectionTimeout
 	}
 	return &checker.Waits{
-		Aggregates: w.plan.Settings.HealthyNames(),
+		Aggregates: slices.DeleteFunc(w.plan.Settings.HealthyNames(), w.hasFullSession),
 		Bound:      c.SessionMaxHold + c.SessionIdle + time.Duration(hangs)*patience/4 + scheduling,
 		PerEvent:   10*w.plan.Settings.MongoTrip.Duration + 10*time.Millisecond,
 		Until:      time.Now(),
 	}
+}
+
+// hasFullSession reports whether large messages of an aggregate that fails may fill the room of an
+// aggregate's session, which then waits for it (see the pipeline's maxDeferred).
+func (w *world) hasFullSession(aggregate string) bool {
+	s := w.plan.Settings
+	return s.BodyKiB > 0 && slices.ContainsFunc(w.plan.Steps, func(step plan.Step) bool {
+		switch step.Kind {
+		case plan.HangProjection, plan.PoisonProgram, plan.RefuseDocument:
+			return s.SessionKey.Session(step.Aggregate) == s.SessionKey.Session(aggregate)
+		default:
+			return false
+		}
+	})
 }
 
 // scheduling is what the round trips of an accept, of a receive and of a write may take.

@@ -82,7 +82,8 @@ func (r Run) waits() (judged []waited) {
 	return judged
 }
 
-// effects returns all events that the broker accepted, except those of aggregates with a fault.
+// effects returns all events that the broker accepted. Those of aggregates with a fault may be set
+// aside at any time, one by one.
 func (r Run) effects() (all []waited) {
 	wrong := map[string]bool{}
 	for _, s := range r.Sick {
@@ -99,12 +100,12 @@ func (r Run) effects() (all []waited) {
 	}
 	seen, ranks := map[string]bool{}, map[string]int{}
 	for _, a := range r.Accepted {
-		if seen[a.MessageID] || wrong[a.Aggregate] {
+		if seen[a.MessageID] {
 			continue
 		}
 		seen[a.MessageID] = true
 		w := waited{aggregate: a.Aggregate, messageID: a.MessageID, accepted: a.At, applied: r.Waits.Until}
-		if n := ranks[a.Aggregate]; n < len(applied[a.Aggregate]) {
+		if n := ranks[a.Aggregate]; n < len(applied[a.Aggregate]) && !wrong[a.Aggregate] {
 			w.applied = applied[a.Aggregate][n]
 		}
 		ranks[a.Aggregate]++
