@@ -14,7 +14,7 @@ export CGO_ENABLED := 0
 
 # The variables that a target takes, and the settings that "make run" hands on to the producer. Another one on the
 # command line is a mistake: the run would not do what was asked for.
-VARIABLES := ARGS AZURITE BUILD CHAOS CLIENTS CHECKPOINT_STORE CONSOLE EXPECT FAILOVERS FROM INPUT KEEP LASTS LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PRODUCERS PROJECTION PROJECTION_IMAGE PROJECTION_URL \
+VARIABLES := ARGS AZURITE BUILD CHAOS CLIENTS CHECKPOINT_STORE CONSOLE EXPECT FAILOVERS FROM INPUT KEEP LASTS LATENCY LONGEST MODULES MONGOD MONGODB_URI ONCE PARTS PEERS PRODUCERS PROJECTION PROJECTION_IMAGE PROJECTION_URL \
 	PROJECTORS QUIET RATE REPORT RINGS ROUNDS RUNS SEED SEEDS SESSION_KEY SHELL SNAPSHOT STOP TROUBLE VERSION WRITE_LOAD GO% CGO% \
 	MONGODB_DATABASE MONGODB_COLLECTION AGGREGATE_ID_PATH OPERATIONS ON_UNKNOWN_AGGREGATE EVENT_TYPE_PATH VERSION_PATH FULL_DOCUMENT% \
 	ON_COLLECTION_REPLACED
@@ -124,8 +124,8 @@ build: ## the services, as static programs in bin/; VERSION= is what they say of
 	go build -ldflags "-X github.com/sluice-cdc/sluice/shared/telemetry.Version=$(or $(VERSION),$(shell git describe --tags --always --dirty 2>/dev/null))" -o bin/ ./producer/cmd/... ./projector/cmd/...
 
 .PHONY: bench
-bench: ## the benchmarks, once each; RUNS=6 for benchstat
-	go test -run '^$$' -bench . -benchmem -count $(or $(RUNS),1) -timeout 60m work
+bench: ## the benchmarks, once each; RUNS=6 for benchstat; PEERS=1: instead, Sluice beside Node, Python and Debezium on a real MongoDB (MONGOD= ARGS=)
+	$(if $(PEERS),@tests/bench/peers/install.sh && scripts/mongod.sh peers,go test -run '^$$' -bench . -benchmem -count $(or $(RUNS),1) -timeout 60m work)
 
 .PHONY: lint
 lint: ## format, vet, linters, modules and scripts
