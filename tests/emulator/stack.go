@@ -40,6 +40,9 @@ type Options struct {
 	// ServiceBusConnections is the maximum number of connections to Service Bus at a time; 0:
 	// unlimited.
 	ServiceBusConnections int
+	// ServiceBusCredits is how many credits a second the namespace has; 0: unlimited. See
+	// [servicebus.Options.Credits].
+	ServiceBusCredits int
 	// Ports to listen on; the zero value takes free ones.
 	Ports Ports
 	// Host is the address to listen on; empty: 127.0.0.1. 0.0.0.0 stands for all addresses of the
@@ -106,7 +109,7 @@ func New(ctx context.Context, o Options) (_ *Stack, err error) {
 		return nil, err
 	}
 	if s.ServiceBus, err = servicebus.New(entities, servicebus.Options{
-		Logger: o.Logger, MaxConnections: o.ServiceBusConnections, Keys: o.ServiceBusKeys,
+		Logger: o.Logger, MaxConnections: o.ServiceBusConnections, Credits: o.ServiceBusCredits, Keys: o.ServiceBusKeys,
 	}); err != nil {
 		return nil, err
 	}

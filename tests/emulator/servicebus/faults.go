@@ -130,13 +130,17 @@ type fault struct {
 	drop, busy, loseAck, detach bool
 
 	throttled bool // busy, since there are too many
+	unpaid    bool // busy, since the namespace has no credits left
 	end       bool // detach, and the whole AMQP session ends
 }
 
 // refusal returns the error of a request that is refused for load.
 func (f fault) refusal() error {
-	if f.throttled {
+	switch {
+	case f.throttled:
 		return errThrottled
+	case f.unpaid:
+		return errUnpaid
 	}
 	return errBusy
 }
@@ -150,10 +154,13 @@ func (f fault) detachNow(l *amqp.Link) {
 	l.Detach(forced())
 }
 
-// strike draws for an operation that counts n.
-func (s *Server) strike(k kind, n int) (f fault) {
+// strike draws for an operation that counts n, and charges its credits if nothing else stops it.
+func (s *Server) strike(k kind, n, credits int) (f fault) {
 	for _, x := range s.injected() {
 		x.strike(k, n, &f)
+	}
+	if !f.drop && !f.busy && !s.credits.take(credits) {
+		f.busy, f.unpaid = true, true
 	}
 	return f
 }
@@ -212,6 +219,12 @@ func (s *Server) delay(k kind) (d time.Duration) {
 var errThrottled = &broker.Error{
 	Condition:   broker.ServerBusy,
 	Description: "The request was terminated because the namespace is being throttled. Error code : 50002. Sub error : 102. Please wait 4 seconds and try again.",
+}
+
+// errUnpaid is the answer to a namespace of the Standard tier that has no credits left.
+var errUnpaid = &broker.Error{
+	Condition:   broker.ServerBusy,
+	Description: "The request was terminated because the namespace is being throttled. Error code : 50009. Please wait 2 seconds and try again. To know more visit https://aka.ms/sbResourceMgrExceptions.",
 }
 
 var errBusy = &broker.Error{

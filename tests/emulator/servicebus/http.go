@@ -98,6 +98,7 @@ func (s *Server) runHTTP(ctx context.Context, l net.Listener) error {
 				s.upgrade(ctx, w, r)
 				return
 			}
+			s.credits.owe(creditsOfAdministration)
 			api.ServeHTTP(w, r)
 		}),
 		ReadHeaderTimeout: handshakeTimeout,

@@ -35,8 +35,10 @@ type receiverLink struct {
 	// serves them all, so two goroutines never send at once and none waits for another: a wake-up
 	// may come from inside another link's pump.
 	pumps atomic.Int64
-	batch []broker.Delivery // pump's
-	buf   []byte            // pump's
+	// unpaid is set while messages wait until the namespace has credits again.
+	unpaid atomic.Bool
+	batch  []broker.Delivery // pump's
+	buf    []byte            // pump's
 }
 
 var _ amqp.LinkHandler = (*receiverLink)(nil)
@@ -52,7 +54,7 @@ func (c *client) openReceiver(l *amqp.Link, address string) (amqp.LinkHandler, e
 		}
 	}
 	c.server.operations.add(OperationAccept)
-	f := c.server.strike(accepting, 1)
+	f := c.server.strike(accepting, 1, creditsOfRequest)
 	switch {
 	case f.drop:
 		c.conn.Close()
@@ -170,13 +172,25 @@ func (r *receiverLink) pump() {
 
 // sendBatch reports whether there may be more.
 func (r *receiverLink) sendBatch() bool {
-	n := min(r.link.Credit(), pumpBatch)
+	server := r.client.server
+	affordable, wait := server.credits.affordable()
+	n := min(r.link.Credit(), pumpBatch, affordable)
+	if affordable == 0 {
+		if !r.unpaid.Swap(true) {
+			r.client.later.after(wait, func() {
+				r.unpaid.Store(false)
+				r.pump()
+			})
+		}
+		return false
+	}
 	r.batch = r.entity.Take(&r.receiver, n, r.batch[:0])
 	defer func() { clear(r.batch) }()
 	if len(r.batch) == 0 {
 		return false
 	}
-	f := r.client.server.strike(receiving, 1)
+	server.credits.owe(creditsOfMessage * len(r.batch))
+	f := server.strike(receiving, 1, 0)
 	switch {
 	case f.drop:
 		r.client.conn.Close() // what was taken goes back with the session, or when its locks run out
@@ -224,7 +238,7 @@ func (r *receiverLink) giveBack(ds []broker.Delivery) {
 func (r *receiverLink) Settle(x amqp.Settlement) {
 	server := r.client.server
 	server.operations.add(OperationSettle)
-	f := server.strike(settling, 1)
+	f := server.strike(settling, 1, 0)
 	if f.drop {
 		r.client.conn.Close()
 		return

@@ -149,7 +149,7 @@ func (r *requestLink) answer(reply *replyLink, id any, req *request) {
 		return
 	}
 	server.operations.asked(req.Operation)
-	f := server.strike(managing, 1)
+	f := server.strike(managing, 1, req.credits())
 	if f.drop {
 		r.client.conn.Close()
 		return
@@ -157,6 +157,7 @@ func (r *requestLink) answer(reply *replyLink, id any, req *request) {
 	x := failed(f.refusal())
 	if !f.busy {
 		x = r.serve(req)
+		server.credits.owe(creditsOfMessage * max(0, x.messages()-1)) // the request has paid for the first one
 	}
 	switch {
 	case f.busy:

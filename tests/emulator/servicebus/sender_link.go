@@ -62,7 +62,7 @@ func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
 		return
 	}
 	server.operations.add(OperationSend)
-	f := server.strike(sending, len(batch))
+	f := server.strike(sending, len(batch), len(batch)*(creditsOfMessage+s.inbox.Filters()))
 	switch {
 	case f.drop:
 		s.client.conn.Close()

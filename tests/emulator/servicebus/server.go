@@ -68,6 +68,10 @@ type Options struct {
 	// MaxConnections is how many connections the namespace takes at a time; 0: as many as come. The
 	// service takes 1,000 in the Standard tier, Microsoft's emulator 10.
 	MaxConnections int
+	// Credits is how many credits a second the namespace has; 0: unlimited. The service's Standard
+	// tier has 1,000. Operations beyond them are refused with server-busy, error code 50009; messages are
+	// delivered later, and requests over HTTP cost credits and are not refused.
+	Credits int
 }
 
 // Server is a namespace.
@@ -80,6 +84,7 @@ type Server struct {
 
 	traced     int64 // names this server in the texts of its errors
 	operations operations
+	credits    credits
 	loseAcks   atomic.Int64
 	answer     atomic.Pointer[answered]    // to the next sends
 	single     atomic.Pointer[[]*singled]  // to the sends of some messages
@@ -112,6 +117,7 @@ func New(cfg Config, opts Options) (*Server, error) {
 	b.DecodeWith(newView)
 	s := &Server{broker: b, api: atomapi.New(b, cfg, "sluice-service-bus", opts.Premium), opts: opts, log: opts.Logger, conns: make(map[net.Conn]*client)}
 	s.clock.broker = b
+	s.credits.perSecond = opts.Credits
 	s.traced = time.Now().UnixNano()
 	return s, nil
 }

@@ -60,6 +60,8 @@ type Options struct {
 	ProjectionURL   string              // of a program that is the projection; empty: the projection is one of those above
 	CheckpointStore string              // the producers'
 	SessionKey      envelope.SessionKey // the producers'
+	Pack            string              // the producers': off or auto
+	Credits         int                 // a second, of the embedded Service Bus; 0: unlimited
 	Rate            float64             // events a second; 0: as fast as it goes
 	Once            bool
 	Chaos           chaos.Plan
@@ -123,6 +125,8 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.StringVar(&o.ProjectionURL, "projection-url", "", "`URL` of a program that is the projection, such as http://127.0.0.1:8088; --projection is its name")
 	fs.StringVar(&o.CheckpointStore, "checkpoint-store", "blob", "the `store` of the checkpoint: blob, mongodb, or one that the producer in --services has")
 	fs.TextVar(&o.SessionKey, "session-key", envelope.SessionKey{}, "`key` of the sessions: aggregate (each has its own) or bucket:N (all aggregates share N)")
+	fs.StringVar(&o.Pack, "pack", "off", "off or auto: auto sends events of a session that wait in one message, and confirms before that readers know packs")
+	fs.IntVar(&o.Credits, "credits", 0, "credits a second that the embedded Service Bus has, of which the Standard tier has 1000; 0: unlimited")
 	fs.StringVar(&input, "input", "", "`file` of events, one JSON object {aggregateId, version, type, occurredAt, data} a line;\nwithout it, generated orders")
 	fs.IntVar(&o.Generate, "events", generatedEvents, "events to generate without --input; 0: until stopped")
 	fs.Float64Var(&o.Rate, "rate", -1, "events a second; 0: as fast as it goes (default 0 with --input, 100 without)")
@@ -225,6 +229,8 @@ func (o Options) contradictions(given map[string]bool) []string {
 	problem(o.Producers < 1 && !o.StackOnly, "--producers %d: at least one is needed; for none at all use --stack-only", o.Producers)
 	problem(o.Projectors < 1 && !o.StackOnly, "--projectors %d: at least one is needed; for none at all use --stack-only", o.Projectors)
 	problem(given["rate"] && o.Rate < 0, "--rate %v: must be 0 (as fast as it goes) or more events a second", o.Rate)
+	problem(o.Pack != "off" && o.Pack != "auto", "--pack %s: must be off or auto", o.Pack)
+	problem(o.Credits < 0, "--credits %d: must be 0 (unlimited) or more credits a second", o.Credits)
 	problem(o.Generate < 0, "--events %d: must be 0 (until stopped) or more", o.Generate)
 	problem(o.Latency < 0, "--latency %s: must not be negative", o.Latency)
 	problem(given["events"] && given["input"], "--events counts generated events and --input brings its own: give one of them")
@@ -249,14 +255,14 @@ func (o Options) contradictions(given map[string]bool) []string {
 	problem(given["before"] && !o.Build && !o.BeginWithSnapshot, "--before counts the events of --build or --snapshot: give both, or neither")
 
 	if o.External {
-		for _, flag := range []string{"azurite", "latency", "ports", "servicebus-config", "stack-only"} {
+		for _, flag := range []string{"azurite", "credits", "latency", "ports", "servicebus-config", "stack-only"} {
 			problem(given[flag], "--%s is about the embedded servers, and --external starts none: leave one of them out", flag)
 		}
 	}
 	problem(given["env-file"] && !o.StackOnly, "--env-file has the settings of --stack-only, and other runs start the services themselves: leave it out")
 	problem(given["mongo-snapshot"] && !o.StackOnly, "--mongo-snapshot keeps the data of --stack-only, and every other run begins with none: leave it out")
 	if o.StackOnly {
-		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "logs", "services", "rate", "events", "producers", "projectors", "projection", "session-key"} {
+		for _, flag := range []string{"input", "once", "expect", "chaos", "report", "logs", "services", "rate", "events", "producers", "projectors", "projection", "session-key", "pack"} {
 			problem(given[flag], "--%s is about the services, and --stack-only starts none: leave one of them out", flag)
 		}
 	}

@@ -52,6 +52,18 @@ func TestSessionKey(t *testing.T) {
 	}
 }
 
+func TestPacksAndCredits(t *testing.T) {
+	t.Parallel()
+	o, err := Parse([]string{"--pack=auto", "--credits=1000"}, noEnv, &bytes.Buffer{})
+	require.NoError(t, err)
+	require.Equal(t, "auto", o.Pack)
+	require.Equal(t, 1000, o.Credits)
+	for arg, problem := range map[string]string{"--pack=on": "must be off or auto", "--credits=-1": "must be 0 (unlimited) or more"} {
+		_, err := Parse([]string{arg}, noEnv, &bytes.Buffer{})
+		require.ErrorContains(t, err, problem)
+	}
+}
+
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	var help bytes.Buffer

@@ -325,16 +325,21 @@ func (r *runner) command(ctx context.Context, words ...string) (string, error) {
 	if len(r.projectors) == 0 {
 		return "", errors.New("the services do not run yet")
 	}
-	slot := r.projectors[0]
-	env := append(slices.Clone(slot.Env), "SOURCE_DATABASE="+r.places.source, "SOURCE_COLLECTION="+r.places.collection, "BLOB_CONTAINER="+r.places.container)
-	code, text, err := child.Command(ctx, env, slot.Program, words...)
+	return run(ctx, "projector", r.projectors[0],
+		[]string{"SOURCE_DATABASE=" + r.places.source, "SOURCE_COLLECTION=" + r.places.collection, "BLOB_CONTAINER=" + r.places.container}, words...)
+}
+
+// run runs a command of a service, with the settings of its place and others, and returns what it
+// printed.
+func run(ctx context.Context, service string, slot *child.Slot, others []string, words ...string) (string, error) {
+	code, text, err := child.Command(ctx, append(slices.Clone(slot.Env), others...), slot.Program, words...)
 	switch {
 	case err != nil:
 		return "", err
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case code != 0:
-		return "", errors.New("projector " + strings.Join(words[:min(2, len(words))], " ") + ": " + strings.TrimSpace(text))
+		return "", errors.New(service + " " + strings.Join(words[:min(2, len(words))], " ") + ": " + strings.TrimSpace(text))
 	}
 	return text, nil
 }

@@ -61,7 +61,7 @@ func externalPlaces(now time.Time, endpoints map[string]string) places {
 // Open takes the ports of the stack that the flags ask for.
 func Open(ctx context.Context, o flags.Options) (*stack.Stack, error) {
 	so := stack.Options{
-		Options: emulator.Options{Latency: o.Latency, Ports: o.Ports, ServiceBus: o.Entities, Snapshot: o.Snapshot},
+		Options: emulator.Options{Latency: o.Latency, Ports: o.Ports, ServiceBusCredits: o.Credits, ServiceBus: o.Entities, Snapshot: o.Snapshot},
 		Azurite: o.Azurite,
 	}
 	if o.Azurite {

@@ -19,6 +19,8 @@ const (
 	leaderPatience = 60 * time.Second
 	// sameError is how often a service may end with the same error before the run is given up.
 	sameError = 3
+	// packsFollowed is the time within which a leader follows `packs on`.
+	packsFollowed = 10 * time.Second
 	// grain is how often a condition that no event announces is checked.
 	grain = 20 * time.Millisecond
 )
@@ -43,7 +45,7 @@ func (r *runner) fill(producer, projector string) {
 	ofProducer := append([]string{
 		emulator.EnvMongo + "=" + r.places.sourceURI, // behind the one of all services: the last one counts
 		"MONGODB_DATABASE=" + r.places.source, "MONGODB_COLLECTION=" + r.places.collection,
-		"SESSION_KEY=" + r.options.SessionKey.String(), "BLOB_CONTAINER=" + r.places.container, "ON_OVERSIZE=claimcheck",
+		"SESSION_KEY=" + r.options.SessionKey.String(), "PACK=" + r.options.Pack, "BLOB_CONTAINER=" + r.places.container, "ON_OVERSIZE=claimcheck",
 		"OPERATIONS=" + operations,
 	}, r.options.Follow.Settings...)
 	if store := r.options.CheckpointStore; store != "blob" {
@@ -149,7 +151,7 @@ func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
 		}
 		if _, status, ok := r.leader(); ok && r.healthy() && r.isWatched() {
 			r.event(fmt.Sprintf("%s leads, epoch %d", status.Instance, status.Epoch))
-			return nil
+			return r.confirmPacks(ctx)
 		}
 		select {
 		case <-stop:
@@ -166,6 +168,18 @@ func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
 			return fmt.Errorf("wait for a leader: %w after %s", errNoLeader, leaderPatience)
 		}
 	}
+}
+
+// confirmPacks lets the leaders send packs, as an operator does after the readers were deployed, and
+// waits until a leader does.
+func (r *runner) confirmPacks(ctx context.Context) error {
+	if r.options.Pack != "auto" {
+		return nil
+	}
+	if _, err := run(ctx, "producer", r.producers[0], nil, "packs", "on", "--readers-know", "--rules-checked"); err != nil {
+		return err
+	}
+	return retry.Sleep(ctx, packsFollowed)
 }
 
 func (r *runner) isWatched() bool {
