@@ -77,7 +77,15 @@ type source struct {
 // which the database shop is dropped.
 func newSource(b *testing.B, latency time.Duration, count, aggregates int) *source {
 	b.Helper()
-	s, err := emulator.New(b.Context(), emulator.Options{Latency: latency})
+	src := newEmptySource(b, emulator.Options{Latency: latency})
+	src.insert(b, count, aggregates)
+	return src
+}
+
+// newEmptySource is newSource without events.
+func newEmptySource(b *testing.B, o emulator.Options) *source {
+	b.Helper()
+	s, err := emulator.New(b.Context(), o)
 	require.NoError(b, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
 	var serving sync.WaitGroup
@@ -95,7 +103,13 @@ func newSource(b *testing.B, latency time.Duration, count, aggregates int) *sour
 		serving.Wait()
 	})
 	require.NoError(b, client.Database("shop").Drop(b.Context()))
-	src := &source{stack: s, uri: uri, events: client.Database("shop").Collection("events"), begun: time.Now().Add(-time.Second), count: count}
+	return &source{stack: s, uri: uri, events: client.Database("shop").Collection("events"), begun: time.Now().Add(-time.Second)}
+}
+
+// insert inserts count events of so many aggregates.
+func (s *source) insert(b *testing.B, count, aggregates int) {
+	b.Helper()
+	s.count = count
 	documents := make([]any, 0, 1000)
 	for n := range count {
 		documents = append(documents, bson.D{
@@ -105,12 +119,11 @@ func newSource(b *testing.B, latency time.Duration, count, aggregates int) *sour
 			{Key: "pad", Value: strings.Repeat("x", padding)},
 		})
 		if len(documents) == cap(documents) || n == count-1 {
-			_, err := src.events.InsertMany(b.Context(), documents)
+			_, err := s.events.InsertMany(b.Context(), documents)
 			require.NoError(b, err)
 			documents = documents[:0]
 		}
 	}
-	return src
 }
 
 func aggregate(n, aggregates int) string { return fmt.Sprintf("a%06d", n%aggregates) }

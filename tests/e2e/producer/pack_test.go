@@ -94,7 +94,7 @@ func TestG1G6OneRefusedEventOfAPackIsParkedAlone(t *testing.T) {
 			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 				a := w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
 					packing(c, o)
-					c.BatchScope, c.OnRefused = "mixed", "park"
+					c.BatchScope, c.OnRefused, c.PackEvents = "mixed", "park", 4 // several packs of a session in a batch
 				})
 				w.Leads("a")
 				require.Zero(w, w.OperateProducer([]producer.Config{w.ProducerConfig()}, "packs", "on", "--readers-know", "--rules-checked").Code)
