@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks the deployment: the repository's own tests of it always, the Bicep compiler if it is here (scripts/bicep.sh; with
-# REQUIRE_BICEP set it must be), and the Kusto queries if npm is here.
+# REQUIRE_BICEP set it must be), the Kusto queries if npm is here, and what kustomize renders of infra/kubernetes.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -22,4 +22,8 @@ fi
 
 # count: the files that these read are in no module that the test cache watches
 go test -count=1 ./tests/internal/bicep ./tests/deploy/... || status=1
+# A module of its own: the types of Kubernetes, of the Prometheus operator and of KEDA decide about no version of a service.
+GOWORK=off go -C tests/deploy/kubernetes mod tidy -diff || status=1
+GOWORK=off go -C tests/deploy/kubernetes vet ./... || status=1
+GOWORK=off go -C tests/deploy/kubernetes test -count=1 ./... || status=1
 exit "$status"
