@@ -27,8 +27,13 @@ type instruction struct{ name, args string }
 // dockerfile reads the instructions of a Dockerfile: one a line, as ours are.
 func dockerfile(t *testing.T, service string) []instruction {
 	t.Helper()
+	return instructions(t, read(t, service+"/Dockerfile"))
+}
+
+func instructions(t *testing.T, text string) []instruction {
+	t.Helper()
 	var all []instruction
-	lines := bufio.NewScanner(strings.NewReader(read(t, service+"/Dockerfile")))
+	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || line[0] == '#' {
@@ -44,12 +49,12 @@ func dockerfile(t *testing.T, service string) []instruction {
 
 // build does what an engine would do with the first stage: it copies what COPY names, except what
 // .dockerignore excludes, and runs each RUN command unchanged.
-func build(t *testing.T, service, version string) (dir string) {
+func build(t *testing.T, file []instruction, version string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	ignore := ignoreFile(t)
 	args := []string{"VERSION=" + version}
-	for i, in := range dockerfile(t, service) {
+	for i, in := range file {
 		switch in.name {
 		case "FROM":
 			if i > 0 {
@@ -147,6 +152,26 @@ func ignoreFile(t *testing.T) func(file string) bool {
 	}
 }
 
+// The Dockerfile that the documentation shows for a producer with Redis builds one.
+func TestTheProducerWithRedisIsBuiltAsThePageShows(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the commands build for Linux")
+	}
+	_, section, found := strings.Cut(read(t, "docs/install.md"), "\n### A producer with Redis\n")
+	require.True(t, found)
+	_, section, found = strings.Cut(section, "\n```Dockerfile\n")
+	require.True(t, found)
+	shown, _, found := strings.Cut(section, "\n```\n")
+	require.True(t, found)
+	program := filepath.Join(build(t, instructions(t, shown), ""), "bin", "producer")
+	built, err := buildinfo.ReadFile(program)
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(built.Deps, func(m *debug.Module) bool { return m.Path == "github.com/redis/go-redis/v9" }))
+	for _, file := range []string{shown, read(t, "producer/Dockerfile")} { // both run as the user of infra/kubernetes
+		require.Contains(t, file, "\nUSER 65532:65532\n")
+	}
+}
+
 // The images hold one static program each, stamped with its version, and are small.
 func TestTheDockerfilesBuildSmallStaticPrograms(t *testing.T) {
 	if runtime.GOOS != "linux" {
@@ -154,7 +179,7 @@ func TestTheDockerfilesBuildSmallStaticPrograms(t *testing.T) {
 	}
 	for _, s := range services {
 		t.Run(s.name, func(t *testing.T) {
-			dir := build(t, s.name, "1.2.3-test")
+			dir := build(t, dockerfile(t, s.name), "1.2.3-test")
 			program := filepath.Join(dir, copiedProgram(t, s.name))
 			info, err := os.Stat(program)
 			require.NoError(t, err)
