@@ -197,7 +197,7 @@ func (p *replica) registerMetrics(r prometheus.Registerer) {
 		}
 		return float64(seconds)
 	})
-	p.registerSnapshotMetrics(gauge)
+	registerSnapshotMetrics(gauge, p.snapshot)
 	gauge("sluice_producer_checkpoint_age_seconds", "Time since the checkpoint was last written, or seen to change. NaN before that.", func() float64 {
 		written := p.election.State().WrittenAt
 		if written.IsZero() {
@@ -207,11 +207,12 @@ func (p *replica) registerMetrics(r prometheus.Registerer) {
 	})
 }
 
-// registerSnapshotMetrics registers what is computed from the snapshot's progress.
-func (p *replica) registerSnapshotMetrics(gauge func(name, help string, value func() float64)) {
+// registerSnapshotMetrics registers what is computed from the snapshot's progress; snapshot returns
+// nil without one.
+func registerSnapshotMetrics(gauge func(name, help string, value func() float64), snapshot func() *operator.SnapshotStatus) {
 	of := func(without float64, value func(*operator.SnapshotStatus) float64) func() float64 {
 		return func() float64 {
-			if s := p.snapshot(); s != nil {
+			if s := snapshot(); s != nil {
 				return value(s)
 			}
 			return without

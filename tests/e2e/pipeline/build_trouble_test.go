@@ -503,3 +503,20 @@ func TestG1ABuildEndsBeforeTheTopicIsFull(t *testing.T) {
 		require.Contains(w, out, "which was deleted with the events that waited in it: build another version")
 	})
 }
+
+// A build keeps its rate by pauses between its ranges. Within a range it has none, so that the
+// source can still be read as of the range's time.
+func TestABuildKeepsItsRate(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		begun(w, 27)
+		started := time.Now()
+		var b slowBuild
+		b.ended.Go(func() { b.code, b.out = buildUntil(w.Context(), w, builds("ledger"), "--chunk", "9", "--rate", "1") })
+		w.Eventually("the first range is built", func() bool { return eventsOf(w, "accounts", "a0") == 9 })
+		require.Less(w, time.Since(started), 5*time.Second, "a range of nine documents has no pause")
+		code, out := b.end()
+		require.Zero(w, code, out)
+		require.GreaterOrEqual(w, time.Since(started), 27*time.Second)
+		require.Less(w, time.Since(started), 40*time.Second)
+	})
+}

@@ -132,7 +132,7 @@ func TestG5AProgramsPoisonIsFoundInItsCall(t *testing.T) {
 // time-out is no failure of the next attempt, which would park the event: UNDECIDED_AFTER is over.
 func TestG5ALateTimeoutParksNothing(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		g, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = 9 * time.Second })
+		g, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = 10 * time.Second })
 		defer end()
 		const hanging = 8
 		hung := map[string]bool{} // by aggregate; guarded by mu
