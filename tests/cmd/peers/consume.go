@@ -104,7 +104,7 @@ func consumeBacklog(ctx context.Context, w *world, p peer, events, aggregates in
 		return nil, err
 	}
 	defer consumer.stop()
-	g := watch(consumer)
+	g := watch(ctx, consumer)
 	defer g.stop()
 	if err := w.untilCompleted(ctx, 1, patience, consumer); err != nil {
 		return nil, err

@@ -123,7 +123,7 @@ func measure(ctx context.Context, uri string, m measurement, p peer) (_ column, 
 	if err != nil {
 		return column{}, err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer func() { err = errors.Join(err, w.close(ctx)) }()
 	results, err := m.of(ctx, w, p)
 	if err != nil {
 		return column{}, err

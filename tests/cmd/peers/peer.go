@@ -59,8 +59,8 @@ func find(programs, sources string) (found []peer, missing []string) {
 			}
 			small := []string{"-Xmx256m", "-XX:+UseSerialGC"}
 			return []peer{
-				{name: "Debezium, Java", publisher: java("Producer"), consumer: java("Consumer")},
-				{name: "the same, tuned", publisher: java("Producer", small...), consumer: java("Consumer", small...), settings: []string{"TUNED=yes"}},
+				{name: "Debezium", publisher: java("Producer"), consumer: java("Consumer")},
+				{name: "Debezium-tuned", publisher: java("Producer", small...), consumer: java("Consumer", small...), settings: []string{"TUNED=yes"}},
 			}
 		}},
 	} {
@@ -144,8 +144,8 @@ type gauge struct {
 	most float64 // guarded by mu
 }
 
-func watch(instances ...*instance) *gauge {
-	ctx, cancel := context.WithCancel(context.Background())
+func watch(ctx context.Context, instances ...*instance) *gauge {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	g := &gauge{instances: instances}
 	var sampling sync.WaitGroup
 	sampling.Go(func() {

@@ -50,7 +50,7 @@ func publishBacklog(ctx context.Context, w *world, p peer, events, aggregates in
 		return nil, err
 	}
 	defer stop()
-	g := watch(team...)
+	g := watch(ctx, team...)
 	defer g.stop()
 	if err := w.until(ctx, "the first message", func() bool { return w.distinct() > 0 }, team...); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func publishRate(ctx context.Context, w *world, p peer) (results []result, err e
 	if err := errors.Join(w.publishing(ctx, team...), w.settled(ctx)); err != nil {
 		return nil, err
 	}
-	g := watch(team...)
+	g := watch(ctx, team...)
 	defer g.stop()
 	idle := g.now()
 	const watched = 5 * time.Second

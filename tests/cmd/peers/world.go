@@ -31,7 +31,7 @@ const (
 
 	// patience bounds the wait for the next step of a peer. What has not happened by then is
 	// reported as missing.
-	patience = time.Minute
+	patience = 2 * time.Minute
 )
 
 // event identifies one event.
@@ -72,7 +72,7 @@ func newWorld(ctx context.Context, uri string) (_ *world, err error) {
 	w.serving.Go(func() { _ = stack.Run(serving) })
 	defer func() {
 		if err != nil {
-			_ = w.close()
+			_ = w.close(ctx)
 		}
 	}()
 	if w.folder, err = os.MkdirTemp("", "sluice-peers-"); err != nil {
@@ -91,10 +91,10 @@ func newWorld(ctx context.Context, uri string) (_ *world, err error) {
 	return w, nil
 }
 
-func (w *world) close() error {
+func (w *world) close(ctx context.Context) error {
 	var errs []error
 	if w.mongo != nil {
-		errs = append(errs, w.mongo.Disconnect(context.Background()))
+		errs = append(errs, w.mongo.Disconnect(context.WithoutCancel(ctx)))
 	}
 	w.end()
 	w.serving.Wait()
