@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 )
 
-// ConfirmedTime returns a cluster time after everything that any client has read of the collection with
-// majority read concern before this call. It is the time at which the primary confirmed a
+// ConfirmedTime returns a cluster time after everything that any client has read of the collection
+// with majority read concern before this call. It is the time at which the primary confirmed a
 // linearizable read: a deposed primary cannot, and the primary writes an entry of its own for it.
 func ConfirmedTime(ctx context.Context, c *mongo.Collection) (at bson.Timestamp, err error) {
 	session, err := c.Database().Client().StartSession()

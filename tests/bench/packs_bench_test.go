@@ -46,8 +46,8 @@ func throughCredits(b *testing.B, credits int, pack string, count int) {
 
 	var accepted atomic.Int64
 	src.stack.ServiceBus.Observe(func(a servicebus.Accepted) {
-		// Each element of a pack has a version of CloudEvents; to parse them would cost more than the
-		// broker's work.
+		// Each element of a pack has a version of CloudEvents; to parse them would cost more than
+		// the broker's work.
 		accepted.Add(int64(max(bytes.Count(a.Encoded, []byte(`"specversion":`)), 1)))
 	})
 	before, spent := src.stack.ServiceBus.Stats(emulator.Topic).Accepted, src.stack.ServiceBus.CreditsSpent()

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
 )
 
-// kubernetesObjects returns the objects of a file below infra/kubernetes by kind and name. Their form is
-// checked in tests/deploy/kubernetes.
+// kubernetesObjects returns the objects of a file below infra/kubernetes by kind and name. Their
+// form is checked in tests/deploy/kubernetes.
 func kubernetesObjects(t *testing.T, path string) map[string]map[string]any {
 	t.Helper()
 	found := map[string]map[string]any{}
@@ -203,8 +203,8 @@ var kubernetesSecrets = map[string]map[string]string{
 	"on-premises-redis": {"CHECKPOINT_REDIS_URL": "redis://u:p@redis.example:6379/0"},
 }
 
-// The settings of the base are those of Container Apps, and the services accept the settings of each
-// example: the loaded configuration has no unknown and no missing one.
+// The settings of the base are those of Container Apps, and the services accept the settings of
+// each example: the loaded configuration has no unknown and no missing one.
 func TestTheServicesAcceptWhatKubernetesSets(t *testing.T) {
 	examples, err := os.ReadDir(filepath.Join(root, "infra/kubernetes/examples"))
 	require.NoError(t, err)

@@ -24,8 +24,9 @@ import (
 // document the stream therefore contains its row, and then every change after the row.
 //
 // A chunk is stored in the checkpoint before its first row is published. A successor reads the same
-// documents as of the same T, and publishes them at the same positions. It reads further chunks only
-// behind everything that its predecessor may have published: rows before that would come too late.
+// documents as of the same T, and publishes them at the same positions. It reads further chunks
+// only behind everything that its predecessor may have published: rows before that would come too
+// late.
 
 // Backfill configures snapshots.
 type Backfill struct {

@@ -20,8 +20,8 @@ const (
 	recently = 30 * time.Second
 	// remindEvery is how often a failure that lasts is logged.
 	remindEvery = 5 * time.Minute
-	// failuresKept is how long the failure of an event is remembered while other projectors have its
-	// session: with every exchange of the session, each of them has it for maxStuck at most.
+	// failuresKept is how long the failure of an event is remembered while other projectors have
+	// its session: with every exchange of the session, each of them has it for maxStuck at most.
 	failuresKept = time.Hour
 	// pruneEvery is how often events that no longer wait here are forgotten.
 	pruneEvery = time.Minute

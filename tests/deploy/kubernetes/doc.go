@@ -6,5 +6,6 @@
 // The numbers that infra/kubernetes has in common with the templates of Container Apps are compared
 // in the folder above.
 //
-// Not tested: that an API server accepts the objects, and that they do what they should in a cluster.
+// Not tested: that an API server accepts the objects, and that they do what they should in a
+// cluster.
 package kubernetes

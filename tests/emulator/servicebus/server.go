@@ -69,8 +69,8 @@ type Options struct {
 	// service takes 1,000 in the Standard tier, Microsoft's emulator 10.
 	MaxConnections int
 	// Credits is how many credits a second the namespace has; 0: unlimited. The service's Standard
-	// tier has 1,000. Operations beyond them are refused with server-busy, error code 50009; messages are
-	// delivered later, and requests over HTTP cost credits and are not refused.
+	// tier has 1,000. Operations beyond them are refused with server-busy, error code 50009;
+	// messages are delivered later, and requests over HTTP cost credits and are not refused.
 	Credits int
 }
 

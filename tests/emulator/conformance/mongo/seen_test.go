@@ -394,8 +394,8 @@ func TestSeenWhatATransactionMayNotSay(t *testing.T) {
 	refused(t, 20, f.client.Database("local").RunCommand(t.Context(), d("insert", "c", "documents", bson.A{d("_id", 5)}, "lsid", lsid, "txnNumber", number+1)).Err())
 }
 
-// A linearizable read is confirmed by an entry of its own: its time is later than every write before
-// it, also of a collection that does not exist.
+// A linearizable read is confirmed by an entry of its own: its time is later than every write
+// before it, also of a collection that does not exist.
 func TestSeenTheTimeOfALinearizableRead(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	for _, name := range []string{"c", "none"} {

@@ -64,8 +64,8 @@ func newInbox(b *Broker, path string, cfg Inbound) *Inbox {
 // MaxMessageBytes is the limit of a message or batch; 0 means the namespace's.
 func (in *Inbox) MaxMessageBytes() uint64 { return in.cfg.MaxMessageBytes }
 
-// Filters returns how many filters are evaluated for each message: the rules of all subscriptions of
-// a topic, and none of a queue.
+// Filters returns how many filters are evaluated for each message: the rules of all subscriptions
+// of a topic, and none of a queue.
 func (in *Inbox) Filters() (n int) {
 	if !in.isTopic {
 		return 0

@@ -170,8 +170,8 @@ func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
-// confirmPacks lets the leaders send packs, as an operator does after the readers were deployed, and
-// waits until a leader does.
+// confirmPacks lets the leaders send packs, as an operator does after the readers were deployed,
+// and waits until a leader does.
 func (r *runner) confirmPacks(ctx context.Context) error {
 	if r.options.Pack != "auto" {
 		return nil
