@@ -125,8 +125,8 @@ func TestRecordReadsAndWritesTheGoldenForms(t *testing.T) {
 	}
 }
 
-// A stream keeps what a record of schema 5 holds while a snapshot needs schema 6, and its record has
-// schema 5 again once the snapshot is complete: the release before can lead then.
+// A stream keeps what a record of schema 5 holds while a snapshot needs schema 6, and its record
+// has schema 5 again once the snapshot is complete: the release before can lead then.
 func TestASnapshotKeepsWhatARecordOfSchema5Holds(t *testing.T) {
 	golden, err := os.ReadFile("testdata/record-schema5-translated.json")
 	require.NoError(t, err)
