@@ -109,11 +109,10 @@ func (q *requests) write(ctx context.Context) error {
 	if answer == nil {
 		return nil
 	}
-	err := q.checkpoint.WriteRequest(ctx, *answer, tag)
-	if errors.Is(err, checkpoint.ErrChanged) {
+	switch err := q.checkpoint.WriteRequest(ctx, *answer, tag); {
+	case errors.Is(err, checkpoint.ErrChanged):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	q.mu.Lock()

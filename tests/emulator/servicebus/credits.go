@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-cdc/sluice/tests/emulator/internal/broker"
 )
 
 // What operations cost on the service's Standard tier ("Throttling operations on Azure Service
@@ -28,6 +30,14 @@ type credits struct {
 	began   time.Time  // of the second
 	balance int
 	spent   int
+}
+
+// ofMessages returns what it costs to send n messages to an entity.
+func (c *credits) ofMessages(n int, to *broker.Inbox) int {
+	if c.perSecond <= 0 {
+		return 0 // the filters need not be counted
+	}
+	return n * (creditsOfMessage + to.Filters())
 }
 
 // take spends n credits and reports whether any were there.

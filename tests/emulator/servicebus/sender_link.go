@@ -62,7 +62,7 @@ func (s *senderLink) Transfer(d amqp.Delivery, data []byte) {
 		return
 	}
 	server.operations.add(OperationSend)
-	f := server.strike(sending, len(batch), len(batch)*(creditsOfMessage+s.inbox.Filters()))
+	f := server.strike(sending, len(batch), server.credits.ofMessages(len(batch), s.inbox))
 	switch {
 	case f.drop:
 		s.client.conn.Close()

@@ -171,7 +171,7 @@ func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
 }
 
 // confirmPacks lets the leaders send packs, as an operator does after the readers were deployed,
-// and waits until a leader does.
+// and waits for as long as a leader may take to follow, which no status shows.
 func (r *runner) confirmPacks(ctx context.Context) error {
 	if r.options.Pack != "auto" {
 		return nil
