@@ -3,7 +3,9 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
@@ -24,7 +26,9 @@ var errDeclaration = errors.New("the program has another declaration than the on
 // readAnswer reads the answer to a call with n events. Errors: errDeclaration, and what is not as
 // the protocol has it, in any of the results.
 func readAnswer(body []byte, n int, hash string) ([]Outcome, error) {
-	root, err := parse(body)
+	p := parsers.Get().(*parser)
+	defer p.free()
+	root, err := p.parse(body)
 	if err != nil {
 		return nil, fmt.Errorf("the answer %w", err)
 	}
@@ -62,26 +66,28 @@ func readResult(n node, index int) (out Outcome, err error) {
 		if reason.kind != '"' {
 			o.fail("has a reason in permanent that is not a string")
 		}
-		out.Err = projection.Permanent(errors.New(cut(reason.text, maxReason)))
+		out.Err = projection.Permanent(errors.New(strings.Clone(cut(reason.text, maxReason))))
 		return out, o.end()
 	}
-	for _, each := range o.list("writes") {
-		w, err := readWrite(each)
-		if err != nil {
-			return out, err
+	writes := o.list("writes")
+	if len(writes) > 0 {
+		out.Writes = make([]projection.Write, len(writes))
+	}
+	for i, each := range writes {
+		if out.Writes[i], err = readWrite(each); err != nil {
+			return Outcome{Bytes: out.Bytes}, err
 		}
-		out.Writes = append(out.Writes, w)
 	}
 	return out, o.end()
 }
 
 // AppendAnswer appends the answer of a program. An outcome's error must be permanent.
 func AppendAnswer(dst []byte, hash string, outcomes []Outcome) ([]byte, error) {
-	e := encoder{dst: dst}
-	e.raw(`{"declaration":"` + hash + `","results":[`)
+	e := encoder{dst: slices.Grow(dst, 512*(len(outcomes)+1))}
+	e.raw(`{"declaration":"`, hash, `","results":[`)
 	for i, out := range outcomes {
 		e.comma(i)
-		e.raw(`{"id":"` + strconv.Itoa(i) + `",`)
+		e.raw(`{"id":"`, strconv.Itoa(i), `",`)
 		if out.Err != nil {
 			e.raw(`"permanent":`)
 			e.text(out.Err.Error())
@@ -91,9 +97,7 @@ func AppendAnswer(dst []byte, hash string, outcomes []Outcome) ([]byte, error) {
 		e.raw(`"writes":[`)
 		for j, w := range out.Writes {
 			e.comma(j)
-			var err error
-			e.dst, err = AppendWrite(e.dst, w)
-			e.fail(err)
+			e.write(w)
 		}
 		e.raw(`]}`)
 	}

@@ -50,7 +50,7 @@ type lateCall struct {
 // outcomes that are nil then are not known.
 func (c *Client) Ask(ctx context.Context, events []*envelope.Change) ([]*Outcome, error) {
 	d := c.declared.Load()
-	a := &asking{Client: c, declared: d, events: events, outcomes: make([]*Outcome, len(events)), encoded: make([][]byte, len(events))}
+	a := &asking{Client: c, declared: d, events: events, outcomes: make([]*Outcome, len(events))}
 	if wait := c.pause(); wait > 0 {
 		return a.outcomes, &Away{err: errors.New("the program asks to wait"), Wait: wait}
 	}
@@ -94,36 +94,30 @@ type asking struct {
 	declared *Declaration
 	events   []*envelope.Change
 	outcomes []*Outcome
-	encoded  [][]byte
 	timeouts int
 }
 
 // calls calls for events together, in as few calls as their size permits.
 func (a *asking) calls(ctx context.Context, indexes []int) error {
 	for len(indexes) > 0 {
-		n, size := 0, 0
+		body, n := []byte{'['}, 0
 		for n < len(indexes) {
 			i := indexes[n]
-			if a.outcomes[i] == nil && a.encoded[i] == nil {
-				// The id is the index in the call, which is n for every event before a refused one.
-				if err := a.encode(i, n); err != nil {
-					a.outcomes[i] = &Outcome{Err: err}
-				}
-			}
-			if a.outcomes[i] != nil {
+			longer, ok := a.encode(body, i, n)
+			if !ok {
 				indexes = append(indexes[:n:n], indexes[n+1:]...)
 				continue
 			}
-			if size += len(a.encoded[i]); n > 0 && size > maxCall {
-				a.encoded[i] = nil
+			if n > 0 && len(longer) > maxCall {
 				break
 			}
+			body = longer
 			n++
 		}
 		if n == 0 {
 			return nil
 		}
-		if err := a.call(ctx, indexes[:n]); err != nil {
+		if err := a.call(ctx, indexes[:n], append(body, ']')); err != nil {
 			return err
 		}
 		indexes = indexes[n:]
@@ -131,30 +125,41 @@ func (a *asking) calls(ctx context.Context, indexes []int) error {
 	return nil
 }
 
-// encode encodes an event as the n-th of a call.
-func (a *asking) encode(i, n int) (err error) {
-	a.encoded[i], err = appendEvent(nil, n, a.events[i], a.declared.TakesBase64)
-	if err != nil && !errors.Is(err, projection.ErrPermanent) {
-		err = projection.Permanent(err)
+// encode appends an event to the body of a call, as its n-th. ok is false if the event has an
+// outcome without a call.
+func (a *asking) encode(body []byte, i, n int) (_ []byte, ok bool) {
+	if a.outcomes[i] != nil {
+		return body, false
 	}
-	return err
+	body, err := appendEvent(body, n, a.events[i], a.declared.TakesBase64)
+	if err != nil {
+		a.outcomes[i] = &Outcome{Err: projection.Permanent(err)}
+		return body, false
+	}
+	return body, true
 }
 
-// call makes a call for events that are encoded, and halves it if it fails.
-func (a *asking) call(ctx context.Context, indexes []int) error {
+// encodeAlone returns the body of a call for one event.
+func (a *asking) encodeAlone(i int) (_ []byte, ok bool) {
+	body, ok := a.encode([]byte{'['}, i, 0)
+	return append(body, ']'), ok
+}
+
+// call makes a call for events, and halves it if it fails.
+func (a *asking) call(ctx context.Context, indexes []int, body []byte) error {
 	if len(indexes) == 1 {
 		return a.singles(ctx, indexes, false)
 	}
-	bodies, ids := make([][]byte, len(indexes)), make([]string, len(indexes))
+	ids := make([]string, len(indexes))
 	for n, i := range indexes {
-		bodies[n], ids[n] = a.encoded[i], a.events[i].MessageID
+		ids[n] = a.events[i].MessageID
 	}
 	if err := a.trial.Acquire(ctx, 1); err != nil {
 		return &callError{kind: away, err: context.Cause(ctx)}
 	}
 	began := time.Now()
 	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(false), errPatience)
-	outcomes, failed := a.post(waiting, bodies, a.declared.Hash)
+	outcomes, failed := a.post(waiting, body, len(indexes), a.declared.Hash)
 	cancel()
 	a.trial.Release(1)
 	a.answered(failed)
@@ -173,9 +178,6 @@ func (a *asking) call(ctx context.Context, indexes []int) error {
 	a.mu.Lock()
 	a.blame.fail(time.Now(), began, failed, false, ids...)
 	a.mu.Unlock()
-	for _, i := range indexes {
-		a.encoded[i] = nil // it gets another place in its call
-	}
 	if failed.kind == slow {
 		if a.timeouts++; a.timeouts >= 2 {
 			return a.singles(ctx, indexes, false)
@@ -215,11 +217,7 @@ func (a *asking) singles(ctx context.Context, indexes []int, failedBefore bool) 
 	began := time.Now()
 	calls := make(map[int]*lateCall, len(indexes))
 	for _, i := range indexes {
-		call, err := a.single(ctx, i)
-		switch {
-		case err != nil:
-			a.outcomes[i] = &Outcome{Err: err}
-		default:
+		if call, ok := a.single(ctx, i); ok {
 			calls[i] = call
 		}
 	}
@@ -252,8 +250,9 @@ func (a *asking) singles(ctx context.Context, indexes []int, failedBefore bool) 
 	return nil
 }
 
-// single returns the call for one event: the one whose answer is awaited, or a new one.
-func (a *asking) single(ctx context.Context, i int) (*lateCall, error) {
+// single returns the call for one event: the one whose answer is awaited, or a new one. ok is false
+// if the event has an outcome without a call.
+func (a *asking) single(ctx context.Context, i int) (_ *lateCall, ok bool) {
 	id := a.events[i].MessageID
 	a.mu.Lock()
 	earlier := a.late[id]
@@ -267,30 +266,32 @@ func (a *asking) single(ctx context.Context, i int) (*lateCall, error) {
 	case useless && earlier.failed != nil && earlier.failed.kind == slow:
 		a.answered(earlier.failed)
 	case earlier != nil && !useless:
-		return earlier, nil
+		return earlier, true
 	}
 	if awaited >= maxLate {
-		return nil, &callError{kind: slow, err: fmt.Errorf("%d events wait for an answer of the program, so that it is given no other one", awaited)}
+		busy := fmt.Errorf("%d events wait for an answer of the program, so that it is given no other one", awaited)
+		a.outcomes[i] = &Outcome{Err: &callError{kind: slow, err: busy}}
+		return nil, false
 	}
-	if err := a.encode(i, 0); err != nil {
-		return nil, err
+	body, ok := a.encodeAlone(i)
+	if !ok {
+		return nil, false
 	}
 	call := &lateCall{done: make(chan struct{}), hash: a.declared.Hash, began: time.Now()}
-	body := a.encoded[i]
 	// The call outlives this Ask, and not the program's answer or the time-out.
 	calling, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.o.Timeout)
 	stop := context.AfterFunc(ctx, cancel)
 	a.running.Go(func() {
 		defer cancel()
 		defer stop()
-		outcomes, failed := a.post(calling, [][]byte{body}, call.hash)
+		outcomes, failed := a.post(calling, body, 1, call.hash)
 		if call.failed = failed; failed == nil {
 			call.outcome = outcomes[0]
 		}
 		call.ended = time.Now()
 		close(call.done)
 	})
-	return call, nil
+	return call, true
 }
 
 // settle takes the answer of a call for one event, or keeps the call if it has not come yet. It
@@ -350,8 +351,8 @@ func (c *lateCall) over() bool {
 
 // try calls for an event that was in flight when the program died, while no other one is.
 func (a *asking) try(ctx context.Context, i int) error {
-	if err := a.encode(i, 0); err != nil {
-		a.outcomes[i] = &Outcome{Err: err}
+	body, ok := a.encodeAlone(i)
+	if !ok {
 		return nil
 	}
 	id := a.events[i].MessageID
@@ -362,7 +363,7 @@ func (a *asking) try(ctx context.Context, i int) error {
 	began := time.Now()
 	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(false), errPatience)
 	defer cancel()
-	outcomes, failed := a.post(waiting, [][]byte{a.encoded[i]}, a.declared.Hash)
+	outcomes, failed := a.post(waiting, body, 1, a.declared.Hash)
 	a.answered(failed)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -119,9 +119,8 @@ func (c *Client) declaration(ctx context.Context) (*Declaration, error) {
 	return ReadDeclaration(text)
 }
 
-// post sends events to the program and returns its results.
-func (c *Client) post(ctx context.Context, events [][]byte, hash string) ([]Outcome, *callError) {
-	body := append(append([]byte{'['}, bytes.Join(events, []byte{','})...), ']')
+// post sends the body of a call with n events to the program and returns its results.
+func (c *Client) post(ctx context.Context, body []byte, n int, hash string) ([]Outcome, *callError) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/project", bytes.NewReader(body))
 	if err != nil {
 		return nil, &callError{kind: away, err: err}
@@ -131,7 +130,7 @@ func (c *Client) post(ctx context.Context, events [][]byte, hash string) ([]Outc
 	answer, failed := c.do(ctx, request, maxAnswer)
 	var outcomes []Outcome
 	if failed == nil {
-		outcomes, err = readAnswer(answer, len(events), hash)
+		outcomes, err = readAnswer(answer, n, hash)
 		switch {
 		case errors.Is(err, errDeclaration):
 			failed = &callError{kind: redeclared, err: err}
@@ -139,7 +138,7 @@ func (c *Client) post(ctx context.Context, events [][]byte, hash string) ([]Outc
 			failed = &callError{kind: invalid, err: err}
 		}
 	}
-	c.called(len(events), time.Since(began), outcomes, failed)
+	c.called(n, time.Since(began), outcomes, failed)
 	if failed != nil {
 		failed.err = fmt.Errorf("POST %s/project: %w", c.url, failed.err)
 	}
@@ -165,7 +164,7 @@ func (c *Client) do(ctx context.Context, request *http.Request, limit int64) ([]
 		return nil, unanswered(ctx, sent.Load(), err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	body, err := ReadBody(io.LimitReader(response.Body, limit+1), response.ContentLength)
 	switch {
 	case err != nil:
 		return nil, unanswered(ctx, true, err)
@@ -181,6 +180,14 @@ func (c *Client) do(ctx context.Context, request *http.Request, limit int64) ([]
 		failed.kind = invalid
 	}
 	return nil, failed
+}
+
+// ReadBody reads a body of length bytes; -1: it is not known. A wrong length wastes at most 1 MB.
+func ReadBody(r io.Reader, length int64) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(int(min(max(length, 0), 1<<20)) + bytes.MinRead)
+	_, err := b.ReadFrom(r)
+	return b.Bytes(), err
 }
 
 // unanswered classifies a request without an answer.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -300,6 +301,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"declaration":"h","results":[{"id":"0","writes":` + string(text) + `}]}`))
 	f.Add([]byte(`{"declaration":"h","results":[{"id":"0","permanent":"x"}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
+		sameSyntax(t, body)
 		outcomes, err := readAnswer(body, 1, "h")
 		if err != nil || outcomes[0].Err != nil {
 			return
@@ -309,6 +311,23 @@ func FuzzAnswer(f *testing.F) {
 			require.True(t, memory.Same([]projection.Write{w}, []projection.Write{back}), "%#v\n%#v", w, back)
 		}
 	})
+}
+
+// sameSyntax requires that a text is JSON for the parser if it is for encoding/json.
+func sameSyntax(t *testing.T, text []byte) {
+	t.Helper()
+	_, err := parse(text)
+	require.Equal(t, json.Valid(text), !errors.Is(err, errSyntax) && utf8.Valid(text), "%q", text)
+}
+
+func TestSyntaxIsThatOfEncodingJSON(t *testing.T) {
+	for _, text := range []string{
+		"", " ", "1 2", "[", "]", "[1,]", "[,1]", "[1 2]", "[]]", "{", "{,}", `{"a"}`, `{"a" 1}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `{1:1}`, "{]", "[}", ` { "a" : [ ] , "b" : { } } `,
+		"0", "-0", "01", "-", "-a", "1.", ".5", "1.5", "1e", "1e+", "1E-07", "+1", "0x1", "1e5e5", "tru", "true", "truefalse", "nul", "null", "False",
+		`"`, `"a`, `"\`, `"\"`, `"\""`, `"\x"`, `"\u12"`, `"\u12g4"`, `"\u00e9"`, "\"\t\"", "\"\x00\"", "\"\x7f\"", "'a'", "\ufeff1",
+	} {
+		sameSyntax(t, []byte(text))
+	}
 }
 
 // Nor does one of whose bytes some are wrong.
@@ -324,6 +343,7 @@ func TestDamagedAnswers(t *testing.T) {
 		for range 1 + random.IntN(3) {
 			body[random.IntN(len(body))] = damage[random.IntN(len(damage))]
 		}
+		sameSyntax(t, body)
 		outcomes, err := readAnswer(body, 1, "h")
 		if err != nil {
 			continue

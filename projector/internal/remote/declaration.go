@@ -43,7 +43,7 @@ func ReadDeclaration(text []byte) (*Declaration, error) {
 	d := &Declaration{Text: text, Hash: hex.EncodeToString(sum[:])}
 	o := n.object("the declaration")
 	if version := o.need("protocol"); o.err == nil && version.text != "1" {
-		return nil, fmt.Errorf("the declaration has the protocol %s, and this projector speaks %d", shorten(string(version.raw)), Protocol)
+		return nil, fmt.Errorf("the declaration has the protocol %s, and this projector speaks %d", shorten(version.raw), Protocol)
 	}
 	d.Name = o.text("name")
 	for _, each := range o.list("collections") {
@@ -111,7 +111,7 @@ func readIndex(n node) (index projection.Index, err error) {
 	o := n.object("an index")
 	for _, each := range o.list("keys") {
 		key := each.object("a key")
-		field, order := readField(key), key.need("order")
+		field, order := readField(&key), key.need("order")
 		if key.err == nil && order.text != "1" && order.text != "-1" {
 			key.fail("has an order that is neither 1 nor -1")
 		}
@@ -141,7 +141,7 @@ func readFilter(n node) (filter bson.D, err error) {
 	if n.kind != '{' {
 		return nil, errors.New("a filter is an object")
 	}
-	if err := bson.UnmarshalExtJSON(n.raw, false, &filter); err != nil {
+	if err := bson.UnmarshalExtJSON([]byte(n.raw), false, &filter); err != nil {
 		return nil, errors.New("it is not Extended JSON")
 	}
 	return filter, nil
@@ -208,7 +208,7 @@ func AppendDeclaration(p projection.Projection) ([]byte, error) {
 		case c.KeyedBy != "":
 			steps, err := json.Marshal(strings.Split(c.KeyedBy, "."))
 			e.fail(err)
-			e.raw(`,"keyedBy":` + string(steps))
+			e.raw(`,"keyedBy":`, string(steps))
 		}
 		e.raw(`,"indexes":[`)
 		for j, index := range c.Indexes {

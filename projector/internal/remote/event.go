@@ -2,13 +2,14 @@ package remote
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -22,20 +23,23 @@ var dataFields = []string{"documentKey", "fullDocument", "fullDocumentBeforeChan
 var errNotJSON = errors.New("JSON cannot carry a document of the event unchanged (text that is not UTF-8, or a field name like those of Extended JSON), " +
 	"and the program does not declare takesBase64")
 
-// appendEvent appends an event in the JSON format of CloudEvents; its id is the event's index in
-// the call. Nothing is in it that differs between two deliveries, or that the source does not hold.
+// appendEvent appends an event to a call, in the JSON format of CloudEvents; its id is the event's
+// index in the call. Nothing is in it that differs between two deliveries, or that the source does not hold.
 func appendEvent(dst []byte, index int, c *envelope.Change, takesBase64 bool) ([]byte, error) {
-	e := encoder{dst: dst}
-	e.raw(`{"specversion":"1.0","id":"` + strconv.Itoa(index) + `","source":"sluice","type":`)
+	e := encoder{dst: slices.Grow(dst, len(c.Body)*3/2+256)}
+	e.comma(index)
+	e.raw(`{"specversion":"1.0","id":"`, strconv.Itoa(index), `","source":"sluice","type":`)
 	e.text(c.Type)
 	e.raw(`,"subject":`)
 	e.text(c.Aggregate)
 	if !c.Time.IsZero() {
-		e.raw(`,"time":"` + c.Time.UTC().Format(time.RFC3339Nano) + `"`)
+		e.raw(`,"time":"`)
+		e.dst = c.Time.UTC().AppendFormat(e.dst, time.RFC3339Nano)
+		e.raw(`"`)
 	}
-	e.raw(`,"operation":"` + string(c.Operation) + `"`)
+	e.raw(`,"operation":"`, string(c.Operation), `"`)
 	if c.Version != 0 {
-		e.raw(`,"version":"` + strconv.FormatInt(c.Version, 10) + `"`)
+		e.raw(`,"version":"`, strconv.FormatInt(c.Version, 10), `"`)
 	}
 	if c.CorrelationID != "" {
 		e.raw(`,"correlationid":`)
@@ -44,16 +48,7 @@ func appendEvent(dst []byte, index int, c *envelope.Change, takesBase64 bool) ([
 	if (projection.Event{Change: *c}).LookedUp() {
 		e.raw(`,"lookedup":true`)
 	}
-	data := make(bson.D, 0, len(dataFields))
-	for _, name := range dataFields {
-		if value := c.Body.Lookup(name); value.Type == bson.TypeEmbeddedDocument || value.Type == bson.TypeNull {
-			data = append(data, bson.E{Key: name, Value: value})
-		}
-	}
-	raw, err := bson.Marshal(data)
-	if err != nil {
-		return dst, err
-	}
+	raw := programData(c.Body)
 	before := len(e.dst)
 	e.raw(`,"datacontenttype":"application/json","data":`)
 	var ok bool
@@ -70,65 +65,103 @@ func appendEvent(dst []byte, index int, c *envelope.Change, takesBase64 bool) ([
 	return e.dst, e.err
 }
 
+// programData returns the part of a change's body that a program gets.
+func programData(body bson.Raw) bson.Raw {
+	start, data := bsoncore.AppendDocumentStart(make([]byte, 0, len(body)))
+	for _, name := range dataFields {
+		if v := body.Lookup(name); v.Type == bson.TypeEmbeddedDocument || v.Type == bson.TypeNull {
+			data = bsoncore.AppendValueElement(data, name, bsoncore.Value{Type: bsoncore.Type(v.Type), Data: v.Value})
+		}
+	}
+	data, _ = bsoncore.AppendDocumentEnd(data, start) // it fails for a start of its own alone
+	return data
+}
+
 // ReadEvents reads the body of a call, as a program does.
 func ReadEvents(body []byte) ([]projection.Event, error) {
-	var all []struct {
-		ID, Type, Subject, Operation, Version, CorrelationID string
-		Time                                                 time.Time
-		LookedUp                                             bool
-		Data                                                 json.RawMessage
-		Base64                                               []byte `json:"data_base64"`
+	p := parsers.Get().(*parser)
+	defer p.free()
+	p.twice = true
+	all, err := p.parse(body)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read events: the call %w", err)
+	case all.kind != '[':
+		return nil, errors.New("read events: the call is not an array")
 	}
-	if err := json.Unmarshal(body, &all); err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
-	}
-	events := make([]projection.Event, len(all))
-	for i, e := range all {
-		if e.ID != strconv.Itoa(i) {
-			return nil, fmt.Errorf("read events: event %d has the id %q", i, e.ID)
+	events := make([]projection.Event, len(all.items))
+	for i, each := range all.items {
+		if err := readEvent(&events[i].Change, i, each); err != nil {
+			return nil, fmt.Errorf("read event %d: %w", i, err)
 		}
-		data := bson.Raw(e.Base64)
-		if e.Data != nil {
-			var err error
-			if data, err = readData(e.Data); err != nil {
-				return nil, fmt.Errorf("read the data of event %d: %w", i, err)
-			}
-		}
-		elements, err := data.Elements()
-		if err != nil {
-			return nil, fmt.Errorf("read the data of event %d: %w", i, err)
-		}
-		body := bson.D{{Key: "operationType", Value: e.Operation}}
-		for _, element := range elements {
-			body = append(body, bson.E{Key: element.Key(), Value: element.Value()})
-		}
-		raw, err := bson.Marshal(body)
-		if err != nil {
-			return nil, fmt.Errorf("read the data of event %d: %w", i, err)
-		}
-		c := envelope.Change{
-			Aggregate: e.Subject, Type: e.Type, Operation: envelope.Operation(e.Operation), Time: e.Time, CorrelationID: e.CorrelationID, Body: raw,
-			PostImage: !e.LookedUp && e.Operation == string(envelope.Update),
-		}
-		if e.Version != "" {
-			if c.Version, err = strconv.ParseInt(e.Version, 10, 64); err != nil {
-				return nil, fmt.Errorf("read the version of event %d: %w", i, err)
-			}
-		}
-		events[i] = projection.Event{Change: c}
 	}
 	return events, nil
 }
 
-// readData reads an event's data. The driver reads what an answer may not have, such as a field
-// that begins with a dollar.
-func readData(text []byte) (data bson.Raw, err error) {
-	if n, err := parse(text); err == nil {
-		if data, err = readRaw(n); err == nil {
-			return data, nil
+// readEvent reads one event. Members that it does not know are of later versions.
+func readEvent(c *envelope.Change, index int, n node) (err error) {
+	o := n.object("it")
+	if id := o.text("id"); o.err == nil && id != strconv.Itoa(index) {
+		o.fail("has the id %q", shorten(id))
+	}
+	c.Type, c.Aggregate, c.Operation = o.text("type"), o.text("subject"), envelope.Operation(o.text("operation"))
+	c.CorrelationID = o.optional("correlationid")
+	c.PostImage = !o.flag("lookedup") && c.Operation == envelope.Update
+	if at := o.optional("time"); at != "" {
+		if c.Time, err = time.Parse(time.RFC3339, at); err != nil {
+			return err
+		}
+	}
+	if version := o.optional("version"); version != "" {
+		if c.Version, err = strconv.ParseInt(version, 10, 64); err != nil {
+			return err
+		}
+	}
+	start, dst := bsoncore.AppendDocumentStart(make([]byte, 0, len(n.raw)))
+	dst = bsoncore.AppendStringElement(dst, "operationType", string(c.Operation))
+	if data, ok := o.take("data"); ok {
+		dst, err = appendData(dst, data)
+	} else {
+		dst, err = appendBase64(dst, o.text("data_base64"))
+	}
+	if o.err != nil {
+		return o.err
+	}
+	if err != nil {
+		return fmt.Errorf("its data: %w", err)
+	}
+	c.Body, err = bsoncore.AppendDocumentEnd(dst, start)
+	return err
+}
+
+// appendData appends the elements of an event's data. The driver reads what an answer may not have,
+// such as a field that begins with a dollar.
+func appendData(dst []byte, n node) ([]byte, error) {
+	if n.kind == '{' {
+		if all, err := appendFields(dst, n.items); err == nil {
+			return all, nil
 		}
 	}
 	const canonical = true
-	err = bson.UnmarshalExtJSON(text, canonical, &data)
-	return data, err
+	var data bson.Raw
+	if err := bson.UnmarshalExtJSON([]byte(n.raw), canonical, &data); err != nil {
+		return nil, err
+	}
+	return appendElements(dst, data)
+}
+
+// appendBase64 appends the elements of data that came as BSON.
+func appendBase64(dst []byte, text string) ([]byte, error) {
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, err
+	}
+	return appendElements(dst, data)
+}
+
+func appendElements(dst []byte, document bson.Raw) ([]byte, error) {
+	if err := document.Validate(); err != nil {
+		return nil, err
+	}
+	return append(dst, document[4:len(document)-1]...), nil
 }

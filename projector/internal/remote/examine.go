@@ -68,16 +68,16 @@ func (c *Client) Examine(ctx context.Context, events []envelope.Change) (x Exami
 
 // together asks for events in one call.
 func (c *Client) together(ctx context.Context, events []envelope.Change, d *Declaration) ([]Outcome, error) {
-	bodies := make([][]byte, len(events))
+	body := []byte{'['}
 	for i := range events {
 		var err error
-		if bodies[i], err = appendEvent(nil, i, &events[i], d.TakesBase64); err != nil {
+		if body, err = appendEvent(body, i, &events[i], d.TakesBase64); err != nil {
 			return nil, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	outcomes, failed := c.post(ctx, bodies, d.Hash)
+	outcomes, failed := c.post(ctx, append(body, ']'), len(events), d.Hash)
 	if failed != nil {
 		return nil, failed
 	}

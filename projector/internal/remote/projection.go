@@ -83,7 +83,7 @@ func (p program) Project(e projection.Event) ([]projection.Write, error) {
 // one asks for one event.
 func (c *Client) one(change *envelope.Change) (Outcome, *callError) {
 	d := c.Declared()
-	body, err := appendEvent(nil, 0, change, d.TakesBase64)
+	body, err := appendEvent([]byte{'['}, 0, change, d.TakesBase64)
 	if err != nil {
 		return Outcome{Err: projection.Permanent(err)}, nil
 	}
@@ -91,7 +91,7 @@ func (c *Client) one(change *envelope.Change) (Outcome, *callError) {
 	defer c.commands.Release(1)
 	ctx, cancel := context.WithTimeout(context.Background(), c.o.Timeout)
 	defer cancel()
-	outcomes, failed := c.post(ctx, [][]byte{body}, d.Hash)
+	outcomes, failed := c.post(ctx, append(body, ']'), 1, d.Hash)
 	if failed != nil {
 		return Outcome{}, failed
 	}

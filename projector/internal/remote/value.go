@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
 
 // readValue returns a value of canonical Extended JSON as the type that a projection in Go would
@@ -16,7 +17,7 @@ import (
 func readValue(n node) (any, error) {
 	switch n.kind {
 	case '"':
-		return n.text, nil
+		return strings.Clone(n.text), nil // a part would keep the whole answer in memory
 	case 't', 'f':
 		return n.kind == 't', nil
 	case 'n':
@@ -26,10 +27,15 @@ func readValue(n node) (any, error) {
 	case '[':
 		return readValues(n.items)
 	}
-	if len(n.names) > 0 && n.names[0] != "$ref" && strings.HasPrefix(n.names[0], "$") {
+	if n.typed() {
 		return readTyped(n)
 	}
 	return readDocument(n)
+}
+
+// typed reports whether an object is a value that names its type.
+func (n node) typed() bool {
+	return len(n.items) > 0 && strings.HasPrefix(n.items[0].name, "$") && n.items[0].name != "$ref"
 }
 
 func readNumber(literal string) (any, error) {
@@ -59,40 +65,110 @@ func readValues(items []node) (bson.A, error) {
 }
 
 func readDocument(n node) (bson.D, error) {
-	if n.kind != '{' {
-		return nil, errors.New("a document is an object")
-	}
 	d := make(bson.D, len(n.items))
-	for i, name := range n.names {
-		switch {
-		case strings.ContainsRune(name, 0):
-			return nil, fmt.Errorf("the field name %q contains a NUL", name)
-		case strings.HasPrefix(name, "$") && name != "$ref" && name != "$id" && name != "$db":
-			return nil, fmt.Errorf("%q is not a field that a document can have here", name)
+	for i, item := range n.items {
+		if err := item.checkName(); err != nil {
+			return nil, err
 		}
-		value, err := readValue(n.items[i])
+		value, err := readValue(item)
 		if err != nil {
 			return nil, err
 		}
-		d[i] = bson.E{Key: name, Value: value}
+		d[i] = bson.E{Key: item.name, Value: value}
 	}
 	return d, nil
 }
 
+// checkName returns why a document cannot have the name of a member.
+func (n node) checkName() error {
+	switch {
+	case strings.IndexByte(n.name, 0) >= 0:
+		return fmt.Errorf("the field name %q contains a NUL", n.name)
+	case strings.HasPrefix(n.name, "$") && n.name != "$ref" && n.name != "$id" && n.name != "$db":
+		return fmt.Errorf("%q is not a field that a document can have here", n.name)
+	}
+	return nil
+}
+
 // readRaw returns a document as BSON.
 func readRaw(n node) (bson.Raw, error) {
-	d, err := readDocument(n)
+	if n.kind != '{' {
+		return nil, errors.New("a document is an object")
+	}
+	start, dst := bsoncore.AppendDocumentStart(make([]byte, 0, len(n.raw)))
+	dst, err := appendFields(dst, n.items)
 	if err != nil {
 		return nil, err
 	}
-	return bson.Marshal(d)
+	return bsoncore.AppendDocumentEnd(dst, start)
+}
+
+// appendFields appends the members of an object as elements of BSON.
+func appendFields(dst []byte, items []node) (_ []byte, err error) {
+	for _, item := range items {
+		if err = item.checkName(); err != nil {
+			return nil, err
+		}
+		if dst, err = appendElement(dst, item.name, item); err != nil {
+			return nil, err
+		}
+	}
+	return dst, nil
+}
+
+// appendElement appends an element of BSON with the value that readValue returns for n.
+func appendElement(dst []byte, name string, n node) (_ []byte, err error) {
+	switch {
+	case n.kind == '[':
+		start, dst := bsoncore.AppendArrayElementStart(dst, name)
+		for i, item := range n.items {
+			if dst, err = appendElement(dst, strconv.Itoa(i), item); err != nil {
+				return nil, err
+			}
+		}
+		return bsoncore.AppendArrayEnd(dst, start)
+	case n.kind == '{' && !n.typed():
+		start, dst := bsoncore.AppendDocumentElementStart(dst, name)
+		if dst, err = appendFields(dst, n.items); err != nil {
+			return nil, err
+		}
+		return bsoncore.AppendDocumentEnd(dst, start)
+	}
+	value, err := readValue(n)
+	if err != nil {
+		return nil, err
+	}
+	switch v := value.(type) {
+	case string:
+		return bsoncore.AppendStringElement(dst, name, v), nil
+	case int64:
+		return bsoncore.AppendInt64Element(dst, name, v), nil
+	case int32:
+		return bsoncore.AppendInt32Element(dst, name, v), nil
+	case bool:
+		return bsoncore.AppendBooleanElement(dst, name, v), nil
+	case nil:
+		return bsoncore.AppendNullElement(dst, name), nil
+	}
+	kind, data, err := bson.MarshalValue(value)
+	if err != nil {
+		return nil, err
+	}
+	return bsoncore.AppendValueElement(dst, name, bsoncore.Value{Type: bsoncore.Type(kind), Data: data}), nil
 }
 
 // readTyped returns a value that names its type, such as {"$oid": "…"}.
 func readTyped(n node) (any, error) {
-	if len(n.names) == 1 && n.items[0].kind == '"' {
-		text := n.items[0].text
-		switch n.names[0] {
+	switch first := n.items[0]; {
+	case len(n.items) == 1 && first.kind == '{' && first.name == "$date":
+		if inner := first.items; len(inner) == 1 && inner[0].name == "$numberLong" && inner[0].kind == '"' {
+			if ms, err := strconv.ParseInt(inner[0].text, 10, 64); err == nil {
+				return bson.DateTime(ms).Time().UTC(), nil
+			}
+		}
+	case len(n.items) == 1 && first.kind == '"':
+		text := first.text
+		switch first.name {
 		case "$numberInt":
 			if i, err := strconv.ParseInt(text, 10, 32); err == nil {
 				return int32(i), nil
@@ -102,8 +178,7 @@ func readTyped(n node) (any, error) {
 				return i, nil
 			}
 		case "$oid":
-			var id bson.ObjectID
-			if size, err := hex.Decode(id[:], []byte(text[:min(len(text), 24)])); err == nil && size == len(id) && len(text) == 24 {
+			if id, err := bson.ObjectIDFromHex(text); err == nil {
 				return id, nil
 			}
 		}
@@ -113,14 +188,14 @@ func readTyped(n node) (any, error) {
 	var d bson.D
 	const canonical = true
 	if err := bson.UnmarshalExtJSON(text, canonical, &d); err != nil || len(d) != 1 {
-		return nil, fmt.Errorf("%s is not canonical Extended JSON", shorten(string(n.raw)))
+		return nil, fmt.Errorf("%s is not canonical Extended JSON", shorten(n.raw))
 	}
 	switch v := d[0].Value.(type) {
 	case bson.D:
-		return nil, fmt.Errorf("%s is not a type of Extended JSON", shorten(string(n.raw)))
+		return nil, fmt.Errorf("%s is not a type of Extended JSON", shorten(n.raw))
 	case bson.DateTime:
 		if n.items[0].kind != '{' {
-			return nil, fmt.Errorf("%s is not canonical Extended JSON: a date is {\"$date\":{\"$numberLong\":\"milliseconds\"}}", shorten(string(n.raw)))
+			return nil, fmt.Errorf("%s is not canonical Extended JSON: a date is {\"$date\":{\"$numberLong\":\"milliseconds\"}}", shorten(n.raw))
 		}
 		return v.Time().UTC(), nil
 	}
@@ -140,8 +215,14 @@ func appendValue(dst []byte, value any) ([]byte, error) {
 		return append(strconv.AppendInt(append(dst, `{"$numberLong":"`...), v, 10), `"}`...), nil
 	case int:
 		return appendValue(dst, int64(v))
+	case bool:
+		return strconv.AppendBool(dst, v), nil
+	case nil:
+		return append(dst, "null"...), nil
+	case bson.ObjectID:
+		return append(hex.AppendEncode(append(dst, `{"$oid":"`...), v[:]), `"}`...), nil
 	case time.Time:
-		value = bson.NewDateTimeFromTime(v)
+		return append(strconv.AppendInt(append(dst, `{"$date":{"$numberLong":"`...), v.UnixMilli(), 10), `"}}`...), nil
 	}
 	const canonical, escapeHTML = true, false
 	text, err := bson.MarshalExtJSON(bson.D{{Key: "v", Value: value}}, canonical, escapeHTML)

@@ -22,7 +22,7 @@ const (
 // readWrite reads one write.
 func readWrite(n node) (projection.Write, error) {
 	o := n.object("a write")
-	kind, collection := o.text("write"), o.text("collection")
+	kind, collection := o.text("write"), strings.Clone(o.text("collection"))
 	id, err := readValue(o.need("id"))
 	if o.err == nil && err != nil {
 		o.fail("has a wrong id: %v", err)
@@ -30,16 +30,18 @@ func readWrite(n node) (projection.Write, error) {
 	if o.err != nil {
 		return nil, o.err
 	}
-	o.what = fmt.Sprintf("a write (%s %s)", shorten(kind), shorten(collection))
+	o.kind, o.name = kind, collection
 	switch kind {
 	case writeUpdate, writeUpdateExisting:
 		w := projection.UpdateOne{Collection: collection, ID: id, Upsert: kind == writeUpdate, InOrder: o.flag("inOrder")}
-		for _, each := range o.list("ops") {
-			op, err := readOp(each)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", o.what, err)
+		ops := o.list("ops")
+		if len(ops) > 0 {
+			w.Ops = make([]projection.Op, len(ops))
+		}
+		for i, each := range ops {
+			if w.Ops[i], err = readOp(each); err != nil {
+				return nil, fmt.Errorf("%s: %w", o.about(), err)
 			}
-			w.Ops = append(w.Ops, op)
 		}
 		return w, o.end()
 	case writeReplace:
@@ -52,7 +54,7 @@ func readWrite(n node) (projection.Write, error) {
 		w := projection.DeleteOne{Collection: collection, ID: id}
 		if conditions, ok := o.take("if"); ok {
 			if w.If, err = readConditions(conditions); err != nil {
-				return nil, fmt.Errorf("%s: %w", o.what, err)
+				return nil, fmt.Errorf("%s: %w", o.about(), err)
 			}
 		}
 		return w, o.end()
@@ -77,35 +79,28 @@ const (
 
 func readOp(n node) (op projection.Op, err error) {
 	o := n.object("an operator")
-	kind, field := o.text("op"), readField(o)
+	kind, field := o.text("op"), readField(&o)
 	if o.err != nil {
 		return op, o.err
 	}
-	o.what = fmt.Sprintf("the operator %s of %s", shorten(kind), shorten(field))
-	value := func() any {
-		v, err := readValue(o.need("value"))
-		if o.err == nil && err != nil {
-			o.fail("has a wrong value: %v", err)
-		}
-		return v
-	}
+	o.kind, o.name = kind, field
 	switch kind {
 	case opSet:
-		op = projection.Set(field, value())
+		op = projection.Set(field, o.value())
 	case opSetOnInsert:
-		op = projection.SetOnInsert(field, value())
+		op = projection.SetOnInsert(field, o.value())
 	case opUnset:
 		op = projection.Unset(field)
 	case opInc:
-		op = projection.Add(field, value())
+		op = projection.Add(field, o.value())
 	case opMul:
-		op = projection.Mul(field, value())
+		op = projection.Mul(field, o.value())
 	case opMin:
-		op = projection.Min(field, value())
+		op = projection.Min(field, o.value())
 	case opMax:
-		op = projection.Max(field, value())
+		op = projection.Max(field, o.value())
 	case opTruncate:
-		size, ok := value().(int64)
+		size, ok := o.value().(int64)
 		if !ok {
 			o.fail("has a value that is not an integer")
 		}
@@ -135,6 +130,15 @@ func readOp(n node) (op projection.Op, err error) {
 	return op, o.end()
 }
 
+// value returns the member value, as [readValue] does.
+func (o *object) value() any {
+	v, err := readValue(o.need("value"))
+	if o.err == nil && err != nil {
+		o.fail("has a wrong value: %v", err)
+	}
+	return v
+}
+
 // readField returns the path of a field. Each step is escaped, so that a key may come from data.
 func readField(o *object) string {
 	steps := o.list("field")
@@ -145,6 +149,9 @@ func readField(o *object) string {
 }
 
 func path(o *object, steps []node) string {
+	if len(steps) == 1 && steps[0].kind == '"' {
+		return strings.Clone(projection.EscapeKey(steps[0].text))
+	}
 	all := make([]string, len(steps))
 	for i, step := range steps {
 		if step.kind != '"' {
@@ -169,18 +176,14 @@ func readConditions(n node) ([]projection.Condition, error) {
 	var all []projection.Condition
 	for _, each := range n.items {
 		o := each.object("a condition")
-		is, field := o.text("is"), path(o, o.list("field"))
+		is, field := o.text("is"), path(&o, o.list("field"))
 		c := projection.Missing(field)
 		if is != isMissing {
 			kind, known := compareKinds[is]
 			if !known {
 				o.fail("compares by %q, which is not one of eq, lt, lte, gt, gte and missing", shorten(is))
 			}
-			value, err := readValue(o.need("value"))
-			if o.err == nil && err != nil {
-				o.fail("has a wrong value: %v", err)
-			}
-			c = projection.Condition{Field: field, Kind: kind, Value: value}
+			c = projection.Condition{Field: field, Kind: kind, Value: o.value()}
 		}
 		if err := o.end(); err != nil {
 			return nil, err
@@ -193,7 +196,13 @@ func readConditions(n node) ([]projection.Condition, error) {
 // AppendWrite appends a write as the protocol has it. Errors: a field that [projection.EscapeKey]
 // cannot have written, and what is no write of package projection.
 func AppendWrite(dst []byte, w projection.Write) ([]byte, error) {
-	e := encoder{dst: append(dst, '{')}
+	e := encoder{dst: dst}
+	e.write(w)
+	return e.dst, e.err
+}
+
+func (e *encoder) write(w projection.Write) {
+	e.raw(`{`)
 	switch w := w.(type) {
 	case projection.UpdateOne:
 		kind := writeUpdateExisting
@@ -221,10 +230,9 @@ func AppendWrite(dst []byte, w projection.Write) ([]byte, error) {
 			e.conditions(w.If)
 		}
 	default:
-		return dst, fmt.Errorf("a %T is no write", w)
+		e.fail(fmt.Errorf("a %T is no write", w))
 	}
 	e.raw(`}`)
-	return e.dst, e.err
 }
 
 // encoder appends parts of a write. The first error stays.
@@ -233,7 +241,11 @@ type encoder struct {
 	err error
 }
 
-func (e *encoder) raw(text string) { e.dst = append(e.dst, text...) }
+func (e *encoder) raw(parts ...string) {
+	for _, part := range parts {
+		e.dst = append(e.dst, part...)
+	}
+}
 
 func (e *encoder) comma(i int) {
 	if i > 0 {
@@ -242,6 +254,10 @@ func (e *encoder) comma(i int) {
 }
 
 func (e *encoder) text(text string) {
+	if isPlain(text) {
+		e.raw(`"`, text, `"`)
+		return
+	}
 	quoted, err := json.Marshal(text)
 	e.fail(err)
 	e.dst = append(e.dst, quoted...)
@@ -260,7 +276,7 @@ func (e *encoder) fail(err error) {
 }
 
 func (e *encoder) target(kind, collection string, id any) {
-	e.raw(`"write":"` + kind + `","collection":`)
+	e.raw(`"write":"`, kind, `","collection":`)
 	e.text(collection)
 	e.raw(`,"id":`)
 	e.value(id)
@@ -270,28 +286,32 @@ func (e *encoder) target(kind, collection string, id any) {
 func (e *encoder) path(field string) {
 	e.raw(`"field":[`)
 	if field != "" {
-		for i, step := range strings.Split(field, ".") {
+		i := 0
+		for step := range strings.SplitSeq(field, ".") {
 			key := projection.UnescapeKey(step)
 			if projection.EscapeKey(key) != step {
 				e.fail(fmt.Errorf("the field %q has a step that EscapeKey does not write", field))
 			}
 			e.comma(i)
 			e.text(key)
+			i++
 		}
 	}
 	e.raw(`]`)
 }
 
+// plainOps are the operators whose value is the operand.
+var plainOps = map[projection.OpKind]string{
+	projection.OpSet: opSet, projection.OpSetOnInsert: opSetOnInsert, projection.OpInc: opInc, projection.OpMul: opMul,
+	projection.OpMin: opMin, projection.OpMax: opMax,
+}
+
 func (e *encoder) op(op projection.Op) {
-	plain := map[projection.OpKind]string{
-		projection.OpSet: opSet, projection.OpSetOnInsert: opSetOnInsert, projection.OpInc: opInc, projection.OpMul: opMul,
-		projection.OpMin: opMin, projection.OpMax: opMax,
-	}
 	begin := func(kind string) {
-		e.raw(`{"op":"` + kind + `",`)
+		e.raw(`{"op":"`, kind, `",`)
 		e.path(op.Field)
 	}
-	switch kind := plain[op.Kind]; {
+	switch kind := plainOps[op.Kind]; {
 	case kind != "":
 		begin(kind)
 		e.raw(`,"value":`)
@@ -357,10 +377,10 @@ func (e *encoder) conditions(all []projection.Condition) {
 		e.raw(`{`)
 		e.path(c.Field)
 		if c.Kind == projection.CompareExists {
-			e.raw(`,"is":"` + isMissing + `"}`)
+			e.raw(`,"is":"`, isMissing, `"}`)
 			continue
 		}
-		e.raw(`,"is":"` + strings.TrimPrefix(string(c.Kind), "$") + `","value":`)
+		e.raw(`,"is":"`, strings.TrimPrefix(string(c.Kind), "$"), `","value":`)
 		e.value(c.Value)
 		e.raw(`}`)
 	}

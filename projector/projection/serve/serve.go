@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/sluice-cdc/sluice/projector/internal/remote"
@@ -34,7 +33,7 @@ func Handler(p projection.Projection) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /projection", func(w http.ResponseWriter, _ *http.Request) { respond(w, declaration) })
 	mux.HandleFunc("POST /project", func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		body, err := remote.ReadBody(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return

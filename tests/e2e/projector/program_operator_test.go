@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -124,7 +125,7 @@ func (n named) Project(projection.Event) ([]projection.Write, error) {
 // A stop does not wait for a program that does not answer.
 func TestAProjectorStopsWhileItsProgramHangs(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		g, p, end := goesWrong(w, nil)
+		g, p, end := goesWrong(w, func(c *projector.Config) { c.ProjectionTimeout = time.Minute })
 		defer end()
 		publish(w, event("a", 1, "Hangs"), event("a", 2, "Hangs"))
 		w.Eventually("it is asked", func() bool { return g.Posted() > 0 })
