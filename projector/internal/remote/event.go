@@ -24,7 +24,8 @@ var errNotJSON = errors.New("JSON cannot carry a document of the event unchanged
 	"and the program does not declare takesBase64")
 
 // appendEvent appends an event to a call, in the JSON format of CloudEvents; its id is the event's
-// index in the call. Nothing is in it that differs between two deliveries, or that the source does not hold.
+// index in the call. Nothing is in it that differs between two deliveries, or that the source does
+// not hold.
 func appendEvent(dst []byte, index int, c *envelope.Change, takesBase64 bool) ([]byte, error) {
 	e := encoder{dst: slices.Grow(dst, len(c.Body)*3/2+256)}
 	e.comma(index)
