@@ -105,14 +105,14 @@ func (c *cursor) restart() {
 }
 
 // healWithBackfill continues from now with a snapshot, after the history was lost. Errors:
-// [ErrSnapshotRefused], [ErrSnapshotRepeats].
+// [ErrSnapshotRefused] and [ErrSnapshotRepeats], which are permanent, and those of the server.
 func (c *cursor) healWithBackfill(ctx context.Context) error {
 	lost := 1
 	if c.backfilling() {
 		lost = c.at.Backfill.Lost + 1
 	}
 	if lost > maxLost {
-		return ErrSnapshotRepeats
+		return &permanentError{ErrSnapshotRepeats}
 	}
 	state, err := c.startBackfill(ctx, checkpoint.BackfillLost, nil)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *cursor) healWithBackfill(ctx context.Context) error {
 	state.Lost = lost
 	c.reader.log.Error("history is lost; a snapshot replaces it: documents that were deleted meanwhile stay in the read models until `projector verify` finds them",
 		telemetry.KeyPosition, c.at.Position)
-	c.at, c.fromNow = c.numbering.restart(c.at), true
+	c.at, c.fromNow, c.heals = c.numbering.restart(c.at), true, false
 	c.at.Backfill = state
 	return nil
 }

@@ -37,6 +37,9 @@ type cursor struct {
 	confirmBackoff retry.Backoff
 	// fromNow reports whether the history was lost, so that START_AT no longer counts.
 	fromNow bool
+	// heals reports whether the history was lost and a snapshot is to replace it, which has not begun
+	// yet.
+	heals bool
 	// trySplit requests that the server splits large events; false once it has refused.
 	trySplit   bool
 	splitting  bool // the open stream splits large events
@@ -68,6 +71,12 @@ func (c *cursor) follow(ctx context.Context) error {
 	c.fresh = false
 	c.fragments.drop()
 	c.held = nil
+	c.state = openState{}
+	if c.heals {
+		if err := c.healWithBackfill(ctx); err != nil {
+			return err
+		}
+	}
 	if err := c.handleRequest(ctx); err != nil && !errors.Is(err, errSnapshotChanged) {
 		return err
 	}

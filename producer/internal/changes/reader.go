@@ -193,9 +193,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			// requested one by one.
 		case historyLost:
 			if r.config.Backfill.WhenLost {
-				if err := c.healWithBackfill(ctx); err != nil {
-					return err
-				}
+				c.heals = true
 				break
 			}
 			if !r.config.RestartWhenLost && len(c.at.ResumeToken) == 0 && !r.config.StartAt.IsZero() {

@@ -169,6 +169,29 @@ func TestG3LostHistoryHealsBySnapshot(t *testing.T) {
 	}
 }
 
+// G6: a snapshot that replaces lost history begins when MongoDB can answer what it needs to begin.
+func TestG6ASnapshotThatReplacesLostHistoryWaitsForMongoDB(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0", Mongo: mongo.Options{OplogEntries: 500}}, func(w *world.World) {
+		indexedForSnapshots(w)
+		heals := func(c *producer.Config, o *producer.Options) {
+			inserts(c, o)
+			c.OnHistoryLost = "snapshot"
+		}
+		first := w.StartProducer("first", heals)
+		w.Leads("first")
+		w.Insert("a")
+		w.Published()
+		first.End()
+		w.Insert("a")
+		loseHistory(w)
+		const interruptedDueToReplStateChange = 11602
+		w.FailMongo(6, interruptedDueToReplStateChange, "buildInfo", "listCollections")
+		second := w.StartProducer("second", heals)
+		w.Eventually("the lost event is published", func() bool { return len(w.Took()) == 3 }) // the snapshot has both
+		second.End()
+	})
+}
+
 // G1, G2, G3: documents of all types of ids, which change and are deleted while a snapshot passes
 // over them, are in the mirror as they are in the collection.
 func TestG3ASnapshotOfMutableDocumentsIsTheirState(t *testing.T) {
