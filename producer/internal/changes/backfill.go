@@ -210,7 +210,9 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 		done, after := *state, c.at
 		done.Done = true
 		after.Backfill = &done
-		if err := c.sink.Idle(ctx, after); err != nil {
+		// From here on every change is published. A successor that did not know it would leave out
+		// later changes of a document of which changes have been published.
+		if err := c.sink.Begin(ctx, after); err != nil {
 			return false, &permanentError{err}
 		}
 		c.at = after
