@@ -160,7 +160,7 @@ func (w *world) beHealthy(ctx context.Context) (finish func()) {
 	}
 	return func() { //nolint:contextcheck // as in tendUntil: what tend starts outlives its caller
 		if w.plan.Settings.Healthy > 0 {
-			pause(w.Context(), w.plan.Settings.LockDuration.Duration+recovers)
+			pause(w.Context(), w.recovers())
 			w.trace.add("only single aggregates fail from now on")
 			for end := time.Now().Add(calm); time.Now().Before(end); pause(w.Context(), time.Second) {
 				w.tend()
@@ -171,10 +171,13 @@ func (w *world) beHealthy(ctx context.Context) (finish func()) {
 	}
 }
 
-// recovers is how long a projector takes to recover from what disturbed it, once its locks have run
-// out: the longest pause before a message that was delivered often, and the longest between two
-// attempts.
-const recovers = 30 * time.Second
+// recovers is how long the projectors may take to recover from what disturbed them. When a machine
+// is lost, the broker may still grant a session to a request of its projector, until that has waited
+// for as long as it was to; then that session's lock runs out; and the longest pause before a message
+// that was delivered often, or between two attempts, is half a minute.
+func (w *world) recovers() time.Duration {
+	return w.projectorConfig().AcceptTimeout + w.plan.Settings.LockDuration.Duration + 30*time.Second
+}
 
 // disturbs reports whether a fault may hold up every aggregate behind the broker, and not only
 // those that it is about.
@@ -199,7 +202,7 @@ func (w *world) disturb(began time.Time, step plan.Step) {
 	if step.Kind == plan.Scale {
 		end = end.Add(step.For.Duration) // it happens twice
 	}
-	end = end.Add(w.plan.Settings.LockDuration.Duration + recovers)
+	end = end.Add(w.recovers())
 	w.record.Note(func(run *checker.Run) { run.Disturbed = append(run.Disturbed, checker.Span{From: began, To: end}) })
 }
 
