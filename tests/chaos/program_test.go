@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +35,24 @@ func serveProgram(addr string) error {
 	return server.ListenAndServe()
 }
 
+// lastPort is the last port that a program was given. Ports are below those that systems use for
+// outgoing connections, of which one could take a program's port while the program is dead.
+var lastPort atomic.Int64
+
+func init() { lastPort.Store(15_000 + rand.Int64N(10_000)) }
+
+// free returns an address that no program has and that is free.
+func free(ctx context.Context) (addr string, err error) {
+	for range 100 {
+		addr = fmt.Sprintf("127.0.0.1:%d", lastPort.Add(1))
+		var listener net.Listener
+		if listener, err = new(net.ListenConfig).Listen(ctx, "tcp", addr); err == nil {
+			return addr, listener.Close()
+		}
+	}
+	return "", err
+}
+
 // besideProgram gives a projector a program of its own, at a port that the program's successors use
 // too.
 func (r *ring) besideProgram(ctx context.Context, name, logs string) (url string, err error) {
@@ -41,13 +60,8 @@ func (r *ring) besideProgram(ctx context.Context, name, logs string) (url string
 	if err != nil {
 		return "", err
 	}
-	var free net.ListenConfig
-	listener, err := free.Listen(ctx, "tcp", "127.0.0.1:0")
+	addr, err := free(ctx)
 	if err != nil {
-		return "", err
-	}
-	addr := listener.Addr().String()
-	if err := listener.Close(); err != nil {
 		return "", err
 	}
 	r.programs = append(r.programs, &child.Slot{
