@@ -73,11 +73,15 @@ type Config struct {
 	SourceMongoURI   string `envconfig:"SOURCE_MONGODB_URI" secret:"true"`
 	SourceDatabase   string `envconfig:"SOURCE_DATABASE"`
 	SourceCollection string `envconfig:"SOURCE_COLLECTION"`
-	// CheckpointContainer and Stream are the producer's BLOB_CONTAINER and STREAM_NAME, for
-	// `projector build`: it reads from the producer's checkpoint which stream goes on behind the
-	// build. An empty Stream is SOURCE_DATABASE.SOURCE_COLLECTION.
-	CheckpointContainer string `envconfig:"BLOB_CONTAINER" default:"sluice"`
-	Stream              string `envconfig:"STREAM_NAME"`
+	// CheckpointStore, CheckpointMongoURI (a secret), CheckpointMongoDatabase, CheckpointContainer
+	// and Stream are the producer's settings of these names, for `projector build` and `repair`:
+	// they read from the producer's checkpoint which stream goes on behind them. An empty Stream is
+	// SOURCE_DATABASE.SOURCE_COLLECTION.
+	CheckpointStore         string `envconfig:"CHECKPOINT_STORE" default:"blob"`
+	CheckpointMongoURI      string `envconfig:"CHECKPOINT_MONGODB_URI" secret:"true"`
+	CheckpointMongoDatabase string `envconfig:"CHECKPOINT_MONGODB_DATABASE"`
+	CheckpointContainer     string `envconfig:"BLOB_CONTAINER" default:"sluice"`
+	Stream                  string `envconfig:"STREAM_NAME"`
 	// AggregateIDPath, EventTypePath and VersionPath are the producer's settings of these names,
 	// for `projector verify` too.
 	AggregateIDPath string `envconfig:"AGGREGATE_ID_PATH" default:"aggregateId"`
@@ -151,7 +155,9 @@ func LoadConfig() (Config, error) {
 	var c Config
 	err := settings.Load(&c)
 	problems, _ := errors.AsType[settings.Problems](err)
-	problems = append(problems, settings.Known{Spec: c, Foreign: c.IgnoreVariables}.Misspelt(os.Environ())...)
+	// The producer's database resembles that of its checkpoint.
+	known := settings.Known{Spec: c, Foreign: append(c.IgnoreVariables, "MONGODB_DATABASE")}
+	problems = append(problems, known.Misspelt(os.Environ())...)
 	if len(problems) > 0 {
 		return Config{}, problems
 	}

@@ -34,3 +34,7 @@ func Disconnect(ctx context.Context, client *mongo.Client, timeout time.Duration
 	defer time.AfterFunc(timeout, cancel).Stop()
 	return client.Disconnect(ctx)
 }
+
+// Checkpoints is the collection that holds the producers' checkpoints if their store is MongoDB: one
+// document for each object, with its name in _id and its bytes in data.
+const Checkpoints = "sluice_checkpoints"

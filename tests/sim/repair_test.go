@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
@@ -68,5 +69,8 @@ func (w *world) knowsSource(collection string) func(c *projector.Config, o *proj
 		c.Stream, c.CheckpointContainer, c.ClaimContainer = streamOf(collection), container, claims
 		c.Blob = azure.Blob{ConnectionString: blob.ConnectionString(blobHost)}
 		o.Blob = blobOptions(w.blob.Transport())
+		if w.plan.Settings.Store != "" {
+			c.CheckpointStore, c.CheckpointMongoURI, c.CheckpointMongoDatabase = "mongodb", mongo.URI("mongo:27017"), checkpoints
+		}
 	}
 }

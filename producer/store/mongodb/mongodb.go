@@ -24,10 +24,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/sluice-cdc/sluice/producer/store"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // Collection is the collection that holds the objects.
-const Collection = "sluice_checkpoints"
+const Collection = mongodb.Checkpoints
 
 // MaxBytes is the size of the largest object: a document has at most 16 MiB, its name and tag
 // included.

@@ -406,6 +406,51 @@ func (clock) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("clock", e.Aggregate, projection.Set("at", e.Time))}, nil
 }
 
+// G1, G6: a build beside a stream whose checkpoint is in MongoDB; one that reads where the checkpoint
+// was before it was moved is refused.
+func TestG6ABuildReadsTheCheckpointWhereItIs(t *testing.T) {
+	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+		versions := map[string]int{}
+		indexed(w)
+		for n := range 50 {
+			appendEvent(w, versions, fmt.Sprint("a", n%7))
+		}
+		before := w.StartProducer("before", onlyInserts)
+		w.Leads("before")
+		before.End()
+		inMongo := func(c *producer.Config, o *producer.Options) {
+			onlyInserts(c, o)
+			c.CheckpointStore, c.CheckpointMongoURI, c.CheckpointMongoDatabase, c.StartFrom = "mongodb", w.MongoURI(), "sluice", "checkpoint"
+		}
+		builder := builds("timeline")
+		reads := func(c *projector.Config, o *projector.Options) {
+			builder(c, o)
+			c.CheckpointStore, c.CheckpointMongoURI, c.CheckpointMongoDatabase = "mongodb", w.MongoURI(), "sluice"
+		}
+		code, out := buildUntil(w.Context(), w, reads)
+		require.Equal(w, 1, code)
+		require.Contains(w, out, "has no checkpoint in the collection sluice.sluice_checkpoints")
+
+		moving := w.ProducerConfig()
+		moving.CheckpointMongoURI, moving.CheckpointMongoDatabase = w.MongoURI(), "sluice"
+		require.Zero(w, w.OperateProducer([]producer.Config{moving}, "token", "move", "--to", "mongodb").Code)
+		code, out = buildUntil(w.Context(), w, builder)
+		require.Equal(w, 1, code)
+		require.Contains(w, out, `was moved to another store: set CHECKPOINT_STORE=mongodb`)
+
+		w.StartProducer("after", inMongo)
+		appendEvent(w, versions, "a0")
+		w.Eventually("it is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 1 })
+		code, out = buildUntil(w.Context(), w, reads)
+		require.Zero(w, code, out)
+		p := w.StartProjector(reads)
+		appendEvent(w, versions, "a1")
+		w.Eventually("the read model has every event", func() bool { return maps.Equal(versions, eventsIn(w, "timeline")) })
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
 // G1, G3: no event of a version is applied before its build has ended, and an event that waits is
 // not treated as the first of its aggregate because earlier ones were deleted from the source.
 func TestG3NothingIsAppliedBeforeTheBuildHasEnded(t *testing.T) {

@@ -17,14 +17,13 @@ const (
 	FailCheckpoints Kind = "fail-checkpoints" // writes are done, and answered with an error of the write concern
 )
 
-// store keeps the checkpoint in MongoDB in every third run whose projectors need not read it and
-// have no program of their own, with elections, slow writes and errors of the write concern. The
-// lease of such a store never expires.
+// store keeps the checkpoint in MongoDB in every third run whose projections have no program of
+// their own, with elections, slow writes and errors of the write concern. The lease of such a store
+// never expires.
 func (d *drawing) store(r *rand.Rand) {
 	s := &d.plan.Settings
 	chosen, elections, slow, failed := r.IntN(3) == 0, r.IntN(3), r.IntN(3), r.IntN(3)
-	reads := func(s Step) bool { return s.Kind == Repair || s.Kind == NewVersion }
-	if !chosen || s.Program || slices.ContainsFunc(d.plan.Steps, reads) {
+	if !chosen || s.Program {
 		return
 	}
 	s.Store, s.Takeover = StoreMongoDB, "break"
