@@ -4,7 +4,7 @@
 # The first is of the packages that have tests in virtual time, and without the race detector: Go 1.26 would crash now and
 # then (golang/go#78156), and it would take three times as long. The second is of all packages, with the detector; there the
 # tests in virtual time are skipped, as are in the first those that take real time (shared/virtualtime). So no test is left out, and
-# everything in real time is watched. The third is tests/chaos, by itself and without the detector: its services are processes, which the
+# everything in real time is watched. The third is tests/chaos, alone and without the detector: its services are processes, which the
 # detector does not watch, and for want of a processor their leaders lose their leases.
 # Which packages have tests in virtual time is asked of the go command: those whose test program has testing/synctest in it.
 # Test files with no other tests are left out of the second run by a build tag (!race || go1.27).
