@@ -49,9 +49,8 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 				return broken("projection %s writes to its own record of positions, %s", p.Name(), collection)
 			}
 			if named && !slices.ContainsFunc(declared, func(d projection.Collection) bool { return d.Name == collection }) {
-				return broken("projection %s writes to collection %s, which its Collections do not declare: its documents would have no indexes, "+
-					"and verify would not see them. Add projection.Collection{Name: %q} to Collections, or correct the name",
-					p.Name(), collection, collection)
+				return broken("projection %s writes to collection %s, which it does not declare: its documents would have no indexes, "+
+					"and verify would not see them. Add it to the declared collections, or correct the name", p.Name(), collection)
 			}
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 
 // ErrKeyedBy means that a projection's documents have other keys than it declares, so that a sample
 // would miss events that write to them.
-var ErrKeyedBy = errors.New("correct KeyedBy, or leave it empty: verify then reads the whole source")
+var ErrKeyedBy = errors.New("correct that key, or leave it out: verify then reads the whole source")
 
 // target is a document to compare, whether it is there or not.
 type target struct {
@@ -176,7 +176,7 @@ func Keyed(collections []projection.Collection, c envelope.Change, writes []proj
 				if value, found := want.(bson.RawValue); !found || value.Type != 0 {
 					is = "is " + memory.Text(want) + " in the event"
 				}
-				return fmt.Errorf("%s is declared KeyedBy %q, which %s, and the event writes to document %s: %w",
+				return fmt.Errorf("%s is declared as keyed by %q, which %s, and the event writes to document %s: %w",
 					collection, said.KeyedBy, is, memory.Text(id), ErrKeyedBy)
 			}
 		}

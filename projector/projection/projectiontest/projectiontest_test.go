@@ -110,15 +110,15 @@ func TestBadProjectionsAreFound(t *testing.T) {
 			misread{code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("c", e.Aggregate, projection.Inc("n", 1))}, nil
 			})}, []string{
-				`event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: c is declared KeyedBy "type", which is "OrderPlaced" in the event, and the event writes to document "o1"`,
+				`event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: c is declared as keyed by "type", which is "OrderPlaced" in the event, and the event writes to document "o1"`,
 			},
 		},
 		"a collection that it does not declare": {
 			misread{code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("other", e.Aggregate, projection.Inc("n", 1))}, nil
 			})}, []string{
-				"event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: projection bad writes to collection other, which its Collections do not declare",
-				`Add projection.Collection{Name: "other"} to Collections`,
+				"event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: projection bad writes to collection other, which it does not declare",
+				"Add it to the declared collections",
 			},
 		},
 		"a counter": {
@@ -263,8 +263,8 @@ func TestAKeyThatIsNotInTheEventIsReportedOnce(t *testing.T) {
 	})}
 	events := []projection.Event{placed("o1", "ann"), placed("o2", "bob"), placed("o3", "bob")}
 	require.EqualError(t, projectiontest.Problems(p, events, nil), `event 1 of 3 (insert OrderPlaced of aggregate o1), and 2 more: `+
-		`c is declared KeyedBy "data.customer", which is not in the event, and the event writes to document "ann": `+
-		`correct KeyedBy, or leave it empty: verify then reads the whole source`)
+		`c is declared as keyed by "data.customer", which is not in the event, and the event writes to document "ann": `+
+		`correct that key, or leave it out: verify then reads the whole source`)
 }
 
 // elsewhere declares that its documents are keyed by a field that does not exist.

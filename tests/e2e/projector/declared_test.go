@@ -49,7 +49,7 @@ func TestG6AnUndeclaredCollectionIsRefusedAndCostsNothing(t *testing.T) {
 		require.NoError(w, err)
 		record := parked(w, "totals_positions", "a")
 		require.Equal(w, "ProjectionInvalid", record.Reason)
-		require.Contains(w, record.Description, "projection totals writes to collection other, which its Collections do not declare")
+		require.Contains(w, record.Description, "projection totals writes to collection other, which it does not declare")
 		written, err := w.Client.Database(world.ReadModel).Collection("other").CountDocuments(w.Context(), bson.D{})
 		require.NoError(w, err)
 		require.Zero(w, written)

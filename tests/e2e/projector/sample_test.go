@@ -164,7 +164,7 @@ func TestVerifySampleGoesByTheKey(t *testing.T) {
 		for _, wrong := range []string{projection.ByAggregate, "data.customerId", "nowhere"} {
 			got := w.OperateProjector(by(wrong), "verify", "--sample", everything)
 			require.Equal(w, 1, got.Code)
-			require.Contains(w, got.Err, "correct KeyedBy, or leave it empty: verify then reads the whole source")
+			require.Contains(w, got.Err, "correct that key, or leave it out: verify then reads the whole source")
 		}
 	})
 }
