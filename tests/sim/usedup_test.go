@@ -154,8 +154,14 @@ func (w *world) quiet() bool {
 		committed, _ := w.record.Seen()
 		return w.record.Published() >= committed && w.bus.Stats(subPath).Active == 0
 	}
+	bound := settled
+	if w.deadliest() > 0 {
+		// After each of up to a dozen deaths, sessions wait for the locks of the dead process, and of
+		// those that the broker grants to its requests.
+		bound = 3 * settled
+	}
 	// A projector that has just completed may have committed just before.
-	return w.eventually(settled, rest) && w.eventually(time.Second, func() bool { pause(w.Context(), 500*time.Millisecond); return true })
+	return w.eventually(bound, rest) && w.eventually(time.Second, func() bool { pause(w.Context(), 500*time.Millisecond); return true })
 }
 
 // settleUsedUp replaces settle if it is not known in advance which aggregates are parked.

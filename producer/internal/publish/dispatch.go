@@ -18,8 +18,10 @@ type dispatcher struct {
 	changed     *sync.Cond // signalled whenever a lane may have something to do
 	schedule    *schedule
 	window      *congestionWindow
-	outstanding int // lanes between begin and end
-	idle        int // lanes waiting in begin
+	pace        pace
+	pausing     bool // a timer wakes the lanes when the pace permits the next batch
+	outstanding int  // lanes between begin and end
+	idle        int  // lanes waiting in begin
 	closed      bool
 	halted      bool // a lane has failed: no further batch begins
 	// the first event that can never be sent; only items before it are sent; nil without one
@@ -98,7 +100,33 @@ func (d *dispatcher) worthBatch() bool {
 
 // canBegin reports whether a batch may begin now.
 func (d *dispatcher) canBegin() bool {
-	return !d.halted && d.outstanding < d.window.limit() && d.worthBatch()
+	if d.halted || d.outstanding >= d.window.limit() || !d.worthBatch() {
+		return false
+	}
+	if d.pace.rate == 0 {
+		return true
+	}
+	wait := d.pace.wait(time.Now())
+	if wait > 0 && !d.pausing {
+		d.pausing = true
+		time.AfterFunc(wait, d.resume)
+	}
+	return wait <= 0
+}
+
+// resume wakes a lane when the pace permits the next batch.
+func (d *dispatcher) resume() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pausing = false
+	d.wake()
+}
+
+// filled records how many messages a batch that has begun has.
+func (d *dispatcher) filled(messages int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pace.filled(messages)
 }
 
 // finished reports whether no batch will ever begin again.
@@ -137,6 +165,7 @@ func (d *dispatcher) begin(ctx context.Context) (*backlog, error) {
 	}
 	b := d.schedule.lease()
 	d.outstanding++
+	d.pace.begin(time.Now())
 	switch {
 	// only this lane is idle: another must wait for the next items
 	case d.idle == 1 && d.outstanding < d.window.maxSize:
@@ -175,14 +204,16 @@ func (d *dispatcher) take(b *backlog, n int) {
 	d.wake()
 }
 
-// end releases the sessions of a batch that was acknowledged after latency.
-func (d *dispatcher) end(sessions []*backlog, latency time.Duration) {
+// end releases the sessions of a batch of so many messages that was acknowledged after latency.
+func (d *dispatcher) end(sessions []*backlog, messages int, latency time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, b := range sessions {
 		d.schedule.release(b)
 	}
-	d.window.acknowledged(time.Now(), latency, d.outstanding >= d.window.limit() && d.worthBatch())
+	now := time.Now()
+	d.pace.acknowledged(now, messages)
+	d.window.acknowledged(now, latency, d.outstanding >= d.window.limit() && d.worthBatch())
 	d.outstanding--
 	d.wake()
 }
@@ -233,7 +264,9 @@ func (d *dispatcher) isolate() {
 func (d *dispatcher) throttled() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.window.throttled(time.Now())
+	now := time.Now()
+	d.window.throttled(now)
+	d.pace.throttled(now)
 }
 
 // limit returns how many batches may be outstanding now.

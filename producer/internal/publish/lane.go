@@ -51,6 +51,7 @@ func (l *lane) deliver(ctx context.Context, first *backlog) error {
 	if err != nil {
 		return err
 	}
+	l.dispatcher.filled(b.count())
 	span := l.publisher.spans.sending(ctx, b.items)
 	latency, err := l.send(ctx, b)
 	l.publisher.spans.sent(span, err)
@@ -58,7 +59,7 @@ func (l *lane) deliver(ctx context.Context, first *backlog) error {
 	case err == nil:
 		l.publisher.acknowledged(b)
 		l.publisher.sessions.accepted(len(b.sessions))
-		l.dispatcher.end(b.sessions, latency)
+		l.dispatcher.end(b.sessions, b.count(), latency)
 	case errors.Is(err, errSuspect), errors.Is(err, broker.ErrRefused):
 		l.dispatcher.isolate()
 		err := l.isolate(ctx, b, err)
