@@ -102,7 +102,7 @@ type report struct {
 	mu      sync.Mutex // guards everything below
 	strikes []struck
 
-	events, published, recognised, repeated, stale, terms int64
+	events, published, packs, recognised, repeated, stale, terms int64
 }
 
 func (r *report) add(s struck) {
@@ -123,6 +123,7 @@ func (r *report) judged(of *ring) {
 	defer r.mu.Unlock()
 	r.events += counts.Committed
 	r.published += counts.Published
+	r.packs += of.packs.Load()
 	r.recognised += counts.Duplicates
 	r.repeated += counts.Repeated
 	r.stale += counts.Stale
@@ -137,8 +138,8 @@ func (r *report) counts() string {
 
 // counted requires that the caller holds mu.
 func (r *report) counted() string {
-	return fmt.Sprintf("%d events, %d messages, %d repeats that the broker recognised, %d that it had forgotten, %d messages of a stale leader, %d terms",
-		r.events, r.published, r.recognised, r.repeated, r.stale, r.terms)
+	return fmt.Sprintf("%d events, %d published, %d packs, %d repeats that the broker recognised, %d that it had forgotten, %d messages of a stale leader, %d terms",
+		r.events, r.published, r.packs, r.recognised, r.repeated, r.stale, r.terms)
 }
 
 func (r *report) String() string {

@@ -79,6 +79,9 @@ func (r *ring) fill(ctx context.Context) error {
 			place.Program = r.options.producer
 			place.Env = append(append(env, emulator.EnvBlob+"="+blob.ConnectionString(addrs.Blob), "BLOB_CONTAINER="+r.options.name,
 				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION="+r.options.collection(), "START_FROM=latest"), r.options.times...)
+			if r.options.packs() {
+				place.Env = append(place.Env, "PACK=auto", "SESSION_KEY="+r.options.sessionKey().String())
+			}
 			if d := r.options.documents; d != nil {
 				place.Env = append(append(place.Env, "AGGREGATE_ID_PATH="+d.aggregate, "OPERATIONS=insert,update,replace,delete"), d.settings...)
 			} else {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
@@ -52,6 +55,18 @@ type ringOptions struct {
 // receiver returns how the ring's projectors accept sessions: directly, or in every other ring
 // through the SDK.
 func (o ringOptions) receiver() string { return []string{"direct", "sdk"}[o.seed%2] }
+
+// packs reports whether the ring's producers send packs, in few sessions, so that many events wait
+// for the same one: in two of four rings.
+func (o ringOptions) packs() bool { return o.seed/2%2 == 1 }
+
+// sessionKey returns what determines the session of a message.
+func (o ringOptions) sessionKey() envelope.SessionKey {
+	if o.packs() {
+		return envelope.Buckets(4)
+	}
+	return envelope.SessionKey{}
+}
 
 // collection returns the name of the watched collection.
 func (o ringOptions) collection() string {
@@ -97,6 +112,7 @@ type ring struct {
 	checkpoints wire.Checkpoints
 	lease       *leasecheck.Recorder // of the checkpoint
 	loadingOver atomic.Bool
+	packs       atomic.Int64 // that the broker accepted
 }
 
 // trace records what happens in a ring, for debugging a failure.
@@ -145,10 +161,14 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 		t.Logf("%s\n%s", o.name, r.trace)
 	}()
 	s.ServiceBus.Observe(func(a servicebus.Accepted) {
-		for _, e := range witness.Events(a) {
+		events := witness.Events(a)
+		for _, e := range events {
 			r.rec.Accept(witness.Accepted(e))
 		}
-		r.checkpoints.Accepted.Add(1)
+		if len(events) > 1 {
+			r.packs.Add(1)
+		}
+		r.checkpoints.Accepted.Add(int64(len(events)))
 	})
 	serving, stopServing := context.WithCancel(context.WithoutCancel(t.Context())) // the services need the servers to stop
 	servers, broken := errgroup.WithContext(serving)
@@ -203,6 +223,11 @@ func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring
 	if _, err := r.ready(ctx); err != nil {
 		return err
 	}
+	if r.options.packs() {
+		if err := r.confirmPacks(ctx); err != nil {
+			return err
+		}
+	}
 	group, both := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.load(both) })
 	group.Go(func() error {
@@ -219,6 +244,21 @@ func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring
 		counts := r.rec.Counts()
 		return counts.Visible == counts.Committed && r.stack.ServiceBus.Stats(r.stack.Route.Out()).Active == 0
 	})
+}
+
+// confirmPacks runs the command by which an operator confirms that readers know packs.
+func (r *ring) confirmPacks(ctx context.Context) error {
+	place := r.producers[0]
+	command := exec.CommandContext(ctx, place.Program, "packs", "on", "--readers-know", "--rules-checked")
+	command.Env = place.Env
+	if len(place.Enter) > 0 {
+		command.Args = append(slices.Clone(place.Enter), command.Args...)
+		command.Path = command.Args[0]
+	}
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("producer packs on: %w: %s", err, out)
+	}
+	return nil
 }
 
 func (r *ring) slots() []*slot { return append(append([]*slot(nil), r.producers...), r.projectors...) }
@@ -331,6 +371,7 @@ func (r *ring) outcome() checker.Run {
 		History: r.rec.History(), Writes: r.checkpoints.All(), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate,
 		Lease: leasecheck.Check(r.lease.History(), patience),
 	}
+	run.SessionKey = r.options.sessionKey()
 	for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.stack.Route.Out(), 10) {
 		run.Aside = append(run.Aside, checker.Aside{MessageID: m.MessageID, Session: m.SessionID, Reason: m.Reason, Description: m.Description})
 	}

@@ -14,7 +14,7 @@ import (
 
 // Checkpoints records the writes of the checkpoints, in the order in which the storage took them.
 type Checkpoints struct {
-	// Accepted is how many messages the broker has accepted. The test counts them.
+	// Accepted is how many events the broker has accepted. The test counts them.
 	Accepted atomic.Int64
 
 	writing sync.Mutex // one write in flight to the storage at a time
