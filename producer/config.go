@@ -216,6 +216,14 @@ func (c *Config) format() envelope.Format {
 	return envelope.JSON
 }
 
+// packEvents returns how many events a message may hold; 0: packs are off.
+func (c *Config) packEvents() int {
+	if c.Pack != "auto" {
+		return 0
+	}
+	return c.PackEvents
+}
+
 // fullDocument converts a setting to the driver's option; the values default and off become empty.
 func fullDocument(setting string) options.FullDocument {
 	if setting == "default" || setting == "off" {
@@ -388,6 +396,7 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 		Settings:      settings,
 		Fingerprint:   c.mappingFingerprint(),
 		SessionKey:    c.SessionKey,
+		PackEvents:    c.packEvents(),
 		AggregatePath: c.AggregateIDPath,
 		CheckSnapshot: func(single bool) error {
 			if err := reader.CheckBackfill(true); err != nil || !single {

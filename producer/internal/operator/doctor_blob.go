@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/checkup"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
 const blobRoleRemedy = "give the identity the role Storage Blob Data Contributor on the container (with a connection string: " +
@@ -101,8 +102,32 @@ func (s *doctor) examineCheckpoint(ctx context.Context, e *checkup.Findings) boo
 	default:
 		e.OK("checkpoint", "epoch %d, %s, lease %s", snapshot.Record.Epoch, leaderText(snapshot.Record.Leader, snapshot.LeaseState), snapshot.LeaseState)
 		s.examineFailure(ctx, e, snapshot)
+		s.examinePacks(ctx, e)
 	}
 	return true
+}
+
+// examinePacks reports whether leaders send packs, and what fills them.
+func (s *doctor) examinePacks(ctx context.Context, e *checkup.Findings) {
+	const check = "packs"
+	if s.PackEvents == 0 {
+		return
+	}
+	fill := ""
+	if s.SessionKey == (envelope.SessionKey{}) {
+		fill = ". Only events of one aggregate share a message; with SESSION_KEY=bucket:64, those of many do"
+	}
+	bounded, cancel := s.withTimeout(ctx)
+	defer cancel()
+	switch p, _, err := s.checkpoint().Packs(bounded); {
+	case err != nil:
+		problem, remedy := s.explainStore(err)
+		e.Problem(check, remedy, "%s", problem)
+	case !p.On:
+		e.OK(check, "PACK=auto has no effect until an operator confirms that readers know packs: `producer packs on --readers-know`")
+	default:
+		e.OK(check, "up to %d events of a session that wait are one message, since %s%s", s.PackEvents, p.At.Format(time.RFC3339), fill)
+	}
 }
 
 // examineFailure reports the last failure, and whether the stream has continued since.

@@ -70,6 +70,8 @@ type Stream struct {
 	// Fingerprint and SessionKey are what a leader would record with the present settings.
 	Fingerprint checkpoint.MappingFingerprint
 	SessionKey  envelope.SessionKey
+	// PackEvents is how many events of a session a message may hold; 0: packs are off.
+	PackEvents int
 	// AggregatePath is AGGREGATE_ID_PATH.
 	AggregatePath string
 	// CheckSnapshot returns why the settings permit no snapshot, of single aggregates or of all

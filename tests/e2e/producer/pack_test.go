@@ -40,6 +40,9 @@ func TestG1G2PacksAreSentOnceReadersKnowThem(t *testing.T) {
 		require.Equal(w, 100, w.Bus.Stats(world.Topic).Accepted, "one message for each event")
 		require.Contains(w, a.Log.Text(), "producer packs on --readers-know")
 
+		aggregates := w.ProducerConfig()
+		aggregates.Pack = "auto"
+		require.Regexp(w, `ok +packs +PACK=auto has no effect until an operator confirms`, w.OperateProducer([]producer.Config{aggregates}, "doctor").Out)
 		refused := w.OperateProducer([]producer.Config{w.ProducerConfig()}, "packs", "on")
 		require.NotZero(w, refused.Code)
 		require.Contains(w, refused.Err+refused.Out, "Deploy a version that knows packs to all subscribers first")
@@ -48,6 +51,9 @@ func TestG1G2PacksAreSentOnceReadersKnowThem(t *testing.T) {
 		backlog(w, 300)
 		w.Eventually("everything is published", func() bool { return w.Checkpoint().Published == 400 })
 		require.Less(w, w.Bus.Stats(world.Topic).Accepted, 150)
+		require.Regexp(w, `ok +packs +up to 20 events of a session that wait are one message, since \S+\. Only events of one aggregate`,
+			w.OperateProducer([]producer.Config{aggregates}, "doctor").Out)
+		require.NotContains(w, w.OperateProducer([]producer.Config{w.ProducerConfig()}, "doctor").Out, "packs")
 
 		accepted := w.Bus.Stats(world.Topic).Accepted
 		w.Insert("alone")
