@@ -19,10 +19,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
 // patience bounds one step of a test.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // Page is one tab of a browser.
 type Page struct {
@@ -90,10 +92,12 @@ func (p *Page) Script(on bool) {
 // Do runs an expression in the page and decodes its value into result, which may be nil.
 func (p *Page) Do(expression string, result any) {
 	p.t.Helper()
-	require.NoError(p.t, p.try(expression, result), expression)
+	require.NoError(p.t, p.try(expression, patience, result), expression)
 }
 
-func (p *Page) try(expression string, result any) error {
+func (p *Page) try(expression string, within time.Duration, result any) error {
+	ctx, cancel := context.WithTimeout(p.t.Context(), within)
+	defer cancel()
 	var answer struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails *struct {
@@ -101,7 +105,7 @@ func (p *Page) try(expression string, result any) error {
 			Exception struct{ Description string }
 		}
 	}
-	err := p.conn.ask(p.t.Context(), p.session, "Runtime.evaluate",
+	err := p.conn.ask(ctx, p.session, "Runtime.evaluate",
 		map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true, "userGesture": true}, &answer)
 	switch {
 	case err != nil:
@@ -118,27 +122,24 @@ func (p *Page) try(expression string, result any) error {
 }
 
 // Until waits until an expression is true in the page. An error of it, as while another page is
-// loaded, counts as false.
+// loaded, counts as false. A browser may never answer what it is asked at that moment, so it is
+// asked again.
 func (p *Page) Until(what, expression string) {
 	p.t.Helper()
-	var last error
-	require.Eventually(p.t, func() bool {
+	var err error
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		is := false
-		last = p.try("Boolean("+expression+")", &is)
-		return is
-	}, patience, 50*time.Millisecond, "%s: %s\n%s", what, expression, lazy(func() string {
-		var text string
-		if last == nil {
-			last = p.try("document.body.innerText", &text)
+		if err = p.try("Boolean("+expression+")", patience/20, &is); is {
+			return
 		}
-		return fmt.Sprint(last, text)
-	}))
+		require.NoError(p.t, retry.Sleep(p.t.Context(), 50*time.Millisecond))
+	}
+	var text string
+	if err == nil {
+		err = p.try("document.body.innerText", patience/20, &text)
+	}
+	require.Fail(p.t, fmt.Sprintf("%s: not in %s: %s", what, patience, expression), "%v %s", err, text)
 }
-
-// lazy is text that is made when it is printed.
-type lazy func() string
-
-func (l lazy) String() string { return l() }
 
 // Type writes into a field as a person does, and Click clicks an element. Both take a selector.
 func (p *Page) Type(selector, text string) {
