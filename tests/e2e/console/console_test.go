@@ -198,7 +198,7 @@ func TestARunIsWatchedAndHarmedInABrowser(t *testing.T) {
 }
 
 // replay replays the aggregate whose page is open, by the keyboard alone. On a slow machine a
-// projector may keep the session for longer than the command waits, which then says to run it again.
+// projector may keep the session for longer than the command waits: then it is run again.
 func replay(p *browser.Page) {
 	for done := false; !done; {
 		p.Until("the form is there", `document.getElementById("confirm-replay") && document.querySelector(".primary").disabled`)
