@@ -35,6 +35,6 @@ func Disconnect(ctx context.Context, client *mongo.Client, timeout time.Duration
 	return client.Disconnect(ctx)
 }
 
-// Checkpoints is the collection that holds the producers' checkpoints if their store is MongoDB: one
-// document for each object, with its name in _id and its bytes in data.
+// Checkpoints is the collection that holds the producers' checkpoints if their store is MongoDB:
+// one document for each object, with its name in _id and its bytes in data.
 const Checkpoints = "sluice_checkpoints"

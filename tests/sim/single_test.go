@@ -172,9 +172,9 @@ func (w *world) beHealthy(ctx context.Context) (finish func()) {
 }
 
 // recovers is how long the projectors may take to recover from what disturbed them. When a machine
-// is lost, the broker may still grant a session to a request of its projector, until that has waited
-// for as long as it was to; then that session's lock runs out; and the longest pause before a message
-// that was delivered often, or between two attempts, is half a minute.
+// is lost, the broker may still grant a session to a request of its projector, until that has
+// waited for as long as it was to; then that session's lock runs out; and the longest pause before
+// a message that was delivered often, or between two attempts, is half a minute.
 func (w *world) recovers() time.Duration {
 	return w.projectorConfig().AcceptTimeout + w.plan.Settings.LockDuration.Duration + 30*time.Second
 }

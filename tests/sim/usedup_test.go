@@ -156,8 +156,8 @@ func (w *world) quiet() bool {
 	}
 	bound := settled
 	if w.deadliest() > 0 {
-		// After each of up to a dozen deaths, sessions wait for the locks of the dead process, and of
-		// those that the broker grants to its requests.
+		// After each of up to a dozen deaths, sessions wait for the locks of the dead process, and
+		// of those that the broker grants to its requests.
 		bound = 3 * settled
 	}
 	// A projector that has just completed may have committed just before.

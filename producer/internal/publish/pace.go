@@ -24,7 +24,8 @@ const (
 	// paceRise is the part by which the pace rises in a second without a refusal, and paceFall what
 	// remains of it after one.
 	paceRise, paceFall = 0.03, 0.85
-	// paceBurst is how long a sender that was held up elsewhere may be behind the pace and catch up.
+	// paceBurst is how long a sender that was held up elsewhere may be behind the pace and catch
+	// up.
 	paceBurst = 100 * time.Millisecond
 )
 

@@ -406,8 +406,8 @@ func (clock) Project(e projection.Event) ([]projection.Write, error) {
 	return []projection.Write{projection.Update("clock", e.Aggregate, projection.Set("at", e.Time))}, nil
 }
 
-// G1, G6: a build beside a stream whose checkpoint is in MongoDB; one that reads where the checkpoint
-// was before it was moved is refused.
+// G1, G6: a build beside a stream whose checkpoint is in MongoDB; one that reads where the
+// checkpoint was before it was moved is refused.
 func TestG6ABuildReadsTheCheckpointWhereItIs(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		versions := map[string]int{}
