@@ -37,8 +37,8 @@ type cursor struct {
 	confirmBackoff retry.Backoff
 	// fromNow reports whether the history was lost, so that START_AT no longer counts.
 	fromNow bool
-	// heals reports whether the history was lost and a snapshot is to replace it, which has not begun
-	// yet.
+	// heals reports whether the history was lost and a snapshot is to replace it, which has not
+	// begun yet.
 	heals bool
 	// trySplit requests that the server splits large events; false once it has refused.
 	trySplit   bool
