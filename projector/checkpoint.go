@@ -47,7 +47,7 @@ func (c *Config) stream(ctx context.Context, o Options) (s build.Stream, err err
 }
 
 // errNoCheckpoint reports a stream without a checkpoint in a store.
-var errNoCheckpoint = errors.New("there is none")
+var errNoCheckpoint = errors.New("the checkpoint does not exist")
 
 // checkpointInBlob reads an object of the producer's container, and returns what to call the
 // container. Errors: errNoCheckpoint, and those of the settings and of the service.

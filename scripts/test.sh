@@ -2,7 +2,7 @@
 # test.sh [PACKAGE…]: every test of the packages, of the whole workspace without any, in three runs of go test.
 #
 # The first is of the packages that have tests in virtual time, and without the race detector: Go 1.26 would crash now and
-# then (golang/go#78156), and it would take three times as long. The second is of all packages, with the detector; there the
+# then (golang/go#78156), and it would take three times as long. The second is of all packages but tests/chaos, with the detector; there the
 # tests in virtual time are skipped, as are in the first those that take real time (shared/virtualtime). So no test is left out, and
 # everything in real time is watched. The third is tests/chaos, alone and without the detector: its services are processes, which the
 # detector does not watch, and for want of a processor their leaders lose their leases.
@@ -59,11 +59,11 @@ if [[ -n $virtual ]]; then
   # shellcheck disable=SC2086 # one word a package
   run 'the packages with tests in virtual time' VIRTUALTIME_REAL=skip GOGC=400 go test -p "$at_once" -vet off -timeout 15m $virtual
 fi
-# Each program would sleep a second at its end, for races in what still runs; ours join what they start.
 chaos=github.com/sluice-cdc/sluice/tests/chaos
 packages=$(go list "$@")
 watched=$(grep -vx "$chaos" <<<"$packages" || true)
 if [[ -n $watched ]]; then
+  # Each program would sleep a second at its end, for races in what still runs; ours join what they start.
   # shellcheck disable=SC2086 # one word a package
   run 'all other packages in real time, with the race detector' CGO_ENABLED=1 VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 \
     go test -race -p "$at_once" -vet off -timeout 15m $watched

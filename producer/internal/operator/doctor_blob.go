@@ -113,10 +113,6 @@ func (s *doctor) examinePacks(ctx context.Context, e *checkup.Findings) {
 	if s.PackEvents == 0 {
 		return
 	}
-	fill := ""
-	if s.SessionKey == (envelope.SessionKey{}) {
-		fill = ". Only events of one aggregate share a message; with SESSION_KEY=bucket:64, those of many do"
-	}
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
 	switch p, _, err := s.checkpoint().Packs(bounded); {
@@ -126,6 +122,10 @@ func (s *doctor) examinePacks(ctx context.Context, e *checkup.Findings) {
 	case !p.On:
 		e.OK(check, "PACK=auto has no effect until an operator confirms that readers know packs: `producer packs on --readers-know`")
 	default:
+		fill := ""
+		if s.SessionKey == (envelope.SessionKey{}) {
+			fill = ". Only events of one aggregate share a message; with SESSION_KEY=bucket:64, those of many do"
+		}
 		e.OK(check, "up to %d events of a session that wait are one message, since %s%s", s.PackEvents, p.At.Format(time.RFC3339), fill)
 	}
 }
