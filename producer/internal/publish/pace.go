@@ -6,12 +6,14 @@ import "time"
 // busy, such as the Standard tier, which grants so many operations a second. A sender that only
 // pauses after a refusal spends a second's grant at once and leaves the next ones unused. The pace
 // begins at what the broker accepted in a second, is lowered by each refusal, and rises while
-// nothing is refused.
+// nothing is refused. It never holds a batch up for more than paceSlowest: a broker that accepts
+// nothing must be asked whether it does again.
 //
 // It is pure state, not safe for concurrent use. The zero value does not limit.
 type pace struct {
 	rate  float64   // messages a second; 0: unlimited
-	next  time.Time // when the next batch may begin
+	begun time.Time // when the last batch began
+	next  time.Time // when the next one may begin
 	batch int       // messages of the last batch, which the next one is taken to have until it is filled
 
 	since              time.Time // the beginning of the present second
@@ -24,6 +26,13 @@ const (
 	// paceRise is the part by which the pace rises in a second without a refusal, and paceFall what
 	// remains of it after one.
 	paceRise, paceFall = 0.03, 0.85
+	// paceQuiet is how long after a refusal the broker has more to grant than it had, and the pace
+	// is doubled in a second.
+	paceQuiet = 10 * time.Second
+	// paceUnlimited is what nobody sends in a second; a pace that reaches it is learned anew.
+	paceUnlimited = 1e6
+	// paceSlowest is the longest time between two batches.
+	paceSlowest = time.Second
 	// paceBurst is how long a sender that was held up elsewhere may be behind the pace and catch
 	// up.
 	paceBurst = 100 * time.Millisecond
@@ -42,6 +51,7 @@ func (p *pace) begin(now time.Time) {
 	if earliest := now.Add(-paceBurst); p.next.Before(earliest) {
 		p.next = earliest
 	}
+	p.begun = now
 	p.delay(p.batch)
 }
 
@@ -52,8 +62,12 @@ func (p *pace) filled(messages int) {
 }
 
 func (p *pace) delay(messages int) {
-	if p.rate > 0 {
-		p.next = p.next.Add(time.Duration(float64(messages) / p.rate * float64(time.Second)))
+	if p.rate == 0 {
+		return
+	}
+	p.next = p.next.Add(time.Duration(float64(messages) / p.rate * float64(time.Second)))
+	if latest := p.begun.Add(paceSlowest); p.next.After(latest) {
+		p.next = latest
 	}
 }
 
@@ -66,7 +80,14 @@ func (p *pace) acknowledged(now time.Time, messages int) {
 		p.since, p.previous, p.accepted = now, p.accepted, 0
 	}
 	p.accepted += messages
-	p.rate += p.rate * paceRise * min(now.Sub(p.changedAt).Seconds(), 1/paceRise)
+	rise := paceRise
+	if now.Sub(p.loweredAt) > paceQuiet {
+		rise = 1
+	}
+	p.rate *= 1 + min(rise*now.Sub(p.changedAt).Seconds(), 1)
+	if p.rate > paceUnlimited {
+		p.rate = 0
+	}
 	p.changedAt = now
 }
 
@@ -78,7 +99,7 @@ func (p *pace) throttled(now time.Time) {
 	case now.Sub(p.loweredAt) < reductionInterval:
 		return
 	default:
-		p.rate *= paceFall
+		p.rate = max(p.rate*paceFall, float64(p.batch)/paceSlowest.Seconds())
 	}
 	p.changedAt, p.loweredAt = now, now
 }

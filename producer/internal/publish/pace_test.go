@@ -48,7 +48,7 @@ func TestPaceUsesWhatTheBrokerGrants(t *testing.T) {
 	}
 }
 
-// A pace that is no longer needed goes: it rises while nothing is refused.
+// A pace that is no longer needed goes: it rises while nothing is refused, and then limits nothing.
 func TestPaceRisesWithoutRefusals(t *testing.T) {
 	var p pace
 	now := time.Unix(0, 0)
@@ -59,9 +59,37 @@ func TestPaceRisesWithoutRefusals(t *testing.T) {
 		p.throttled(now.Add(time.Millisecond))
 	}
 	require.InDelta(t, 100, p.rate, 1)
-	for range 600 {
+	for seconds := 0; p.rate > 0; seconds++ {
+		require.Less(t, seconds, 30)
 		now = now.Add(time.Second)
 		p.acknowledged(now, 1)
 	}
-	require.Greater(t, p.rate, 1e6)
+}
+
+// A broker that refuses everything for an hour is asked each second, and when it has ended, half a
+// minute later it gets what it accepts.
+func TestPaceOutlastsABrokerThatRefusesEverything(t *testing.T) {
+	const granted = 20_000
+	for _, batches := range [][]int{{1}, {1, 4500}, {100}} {
+		var p pace
+		now, n := time.Unix(0, 0), 0
+		next := func() int {
+			messages := batches[n%len(batches)]
+			n++
+			wait := max(p.wait(now), time.Millisecond)
+			require.LessOrEqual(t, wait, paceSlowest)
+			now = now.Add(wait)
+			p.begin(now)
+			p.filled(messages)
+			return messages
+		}
+		for range 3600 {
+			next()
+			p.throttled(now)
+		}
+		for over := now.Add(30 * time.Second); now.Before(over); {
+			p.acknowledged(now, next())
+		}
+		require.True(t, p.rate == 0 || p.rate > granted, p.rate)
+	}
 }

@@ -43,7 +43,12 @@ func building(w *world.World, set func(*projector.Config, *projector.Options), a
 	b.ended.Go(func() {
 		b.code, b.out = buildUntil(w.Context(), w, set, append([]string{"--chunk", "3", "--rate", "1"}, args...)...)
 	})
-	w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts", "a0") == 3 })
+	w.Eventually("the first range is recorded", func() bool {
+		recorded, err := w.Client.Database(world.ReadModel).Collection("ledger_build").CountDocuments(w.Context(), bson.D{{Key: "ranges", Value: 1}})
+		require.NoError(w, err)
+		return recorded == 1
+	})
+	require.Equal(w, 3, eventsOf(w, "accounts", "a0"))
 	return b
 }
 

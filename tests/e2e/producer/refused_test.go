@@ -24,7 +24,7 @@ func TestAThrottledLeaderHoldsOn(t *testing.T) {
 			w.Leads("a")
 			b := w.StartProducer("b", nil)
 			end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Busy: 1}})
-			w.InsertMany(200, 50)
+			w.InsertMany(5000, 50)
 			w.Pass(10 * time.Minute)
 			require.Zero(t, w.Bus.Stats(world.Topic).Accepted)
 			end()
