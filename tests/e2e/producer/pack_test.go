@@ -127,3 +127,24 @@ func TestG1G6OneRefusedEventOfAPackIsParkedAlone(t *testing.T) {
 		})
 	}
 }
+
+// G1, G2: packs that Service Bus refuses for their size, and no event, are sent in smaller ones and
+// at last as events, in order, and the next packs are smaller from the start.
+func TestG1G2PacksThatAreRefusedForTheirSizeAreSplit(t *testing.T) {
+	for _, accepted := range []int{1, 4} {
+		world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+			a := w.StartProducer("a", packing)
+			w.Leads("a")
+			require.Zero(w, w.OperateProducer([]producer.Config{w.ProducerConfig()}, "packs", "on", "--readers-know", "--rules-checked").Code)
+			w.Pass(15 * time.Second)
+			w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool { return len(witness.Events(m)) > accepted }, refusals["as too large, by ending the link"])
+			for n := range 4 {
+				backlog(w, 100)
+				w.Eventually("everything is published", func() bool { return w.Checkpoint().Published == int64(100*(n+1)) })
+			}
+			require.Equal(w, accepted > 1, w.Bus.Stats(world.Topic).Accepted < 300, w.Bus.Stats(world.Topic))
+			w.Judge()
+			a.End()
+		})
+	}
+}
