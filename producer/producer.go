@@ -47,7 +47,8 @@ type Options struct {
 	Blob       *azblob.ClientOptions
 	Mongo      func(*options.ClientOptions)
 	// Store opens the checkpoint store that CHECKPOINT_STORE names, if that is neither blob nor
-	// mongodb; a store that is an io.Closer is closed at the end. Nil: there is no other store.
+	// mongodb; a store that is an io.Closer is closed at the end. It sends nothing, so its error is
+	// one of the settings. Nil: there is no other store.
 	Store func(name string) (store.Store, error)
 	// Administration is used by the command doctor, which reads the entity's properties.
 	Administration *azcore.ClientOptions

@@ -17,7 +17,7 @@ version=${1:-}
   echo 'usage: scripts/release.sh vX.Y.Z, X being 0 or 1: from v2 on the paths of the modules must end in /v2' >&2
   exit 2
 }
-tags=("$version" "shared/$version" "tests/emulator/$version" "producer/$version" "producer/stores/redis/$version" "projector/$version")
+tags=("$version" "shared/$version" "tests/emulator/$version" "producer/$version" "producer/stores/kubernetes/$version" "producer/stores/redis/$version" "projector/$version")
 [[ -z $(git status --porcelain) ]] || die 'there are changes that are not committed: commit or stash them first'
 for tag in "${tags[@]}"; do
   ! git rev-parse -q --verify "refs/tags/$tag" >/dev/null || die "tag $tag is there already: choose the next version"

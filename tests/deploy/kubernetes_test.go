@@ -199,6 +199,7 @@ func kubernetesSettings(t *testing.T, service, folder string) map[string]string 
 // kubernetesSecrets are the settings that an operator puts into the Secrets of an example.
 var kubernetesSecrets = map[string]map[string]string{
 	"aks-blob":          {},
+	"aks-kubernetes":    nil,
 	"aks-mongodb":       {"CHECKPOINT_MONGODB_URI": "mongodb://u:p@other.example/"},
 	"on-premises-redis": {"CHECKPOINT_REDIS_URL": "redis://u:p@redis.example:6379/0"},
 }
@@ -242,7 +243,7 @@ func TestTheServicesAcceptWhatKubernetesSets(t *testing.T) {
 				for name := range secrets {
 					require.Contains(t, page, name)
 				}
-				require.Equal(t, map[string]string{"aks-blob": "", "aks-mongodb": "mongodb", "on-premises-redis": "redis"}[example.Name()],
+				require.Equal(t, map[string]string{"aks-blob": "", "aks-kubernetes": "kubernetes", "aks-mongodb": "mongodb", "on-premises-redis": "redis"}[example.Name()],
 					cmp.Or(kubernetesSettings(t, "producer", "examples/"+example.Name())["CHECKPOINT_STORE"], ""))
 			})
 		}

@@ -31,11 +31,12 @@ var services = []service{
 
 // notOurs are variables of the containers that no Config reads.
 var notOurs = map[string]string{
-	"AZURE_CLIENT_ID":         "azidentity: which of the app's identities to use",
-	"AZURE_TOKEN_CREDENTIALS": "azidentity: no other way to sign in is tried",
-	"GOMEMLIMIT":              "the Go runtime",
-	"OTEL_TRACES_SAMPLER":     "the OpenTelemetry SDK",
-	"OTEL_TRACES_SAMPLER_ARG": "the OpenTelemetry SDK",
+	"CHECKPOINT_KUBERNETES_NAMESPACE": "the checkpoint store Kubernetes",
+	"AZURE_CLIENT_ID":                 "azidentity: which of the app's identities to use",
+	"AZURE_TOKEN_CREDENTIALS":         "azidentity: no other way to sign in is tried",
+	"GOMEMLIMIT":                      "the Go runtime",
+	"OTEL_TRACES_SAMPLER":             "the OpenTelemetry SDK",
+	"OTEL_TRACES_SAMPLER_ARG":         "the OpenTelemetry SDK",
 }
 
 // leftOut are settings with neither a default nor a value in Azure, each for a reason.

@@ -68,7 +68,7 @@ func TestEveryModuleIsReleasedOrFollowsTheRelease(t *testing.T) {
 	for file := range strings.FieldsSeq(git(t, root, "ls-files", "go.mod", "*/go.mod")) {
 		folders = append(folders, path.Dir(file))
 	}
-	require.ElementsMatch(t, append(modules.All(), "scripts/tools", "tests/deploy/kubernetes"), folders)
+	require.ElementsMatch(t, append(modules.All(), "scripts/kubernetes", "scripts/tools", "tests/deploy/kubernetes"), folders)
 }
 
 // The script itself asks the go command for the modules by their tags, and compares.
@@ -86,7 +86,7 @@ func TestAReleaseIsOneCommitWithATagForEachModule(t *testing.T) {
 
 	out, err = release(t, dir, "v1.98.7")
 	require.NoError(t, err, out)
-	require.Contains(t, out, "git push --atomic origin HEAD v1.98.7 shared/v1.98.7 tests/emulator/v1.98.7 producer/v1.98.7 producer/stores/redis/v1.98.7 projector/v1.98.7")
+	require.Contains(t, out, "git push --atomic origin HEAD v1.98.7 shared/v1.98.7 tests/emulator/v1.98.7 producer/v1.98.7 producer/stores/kubernetes/v1.98.7 producer/stores/redis/v1.98.7 projector/v1.98.7")
 	require.Empty(t, git(t, dir, "status", "--porcelain"))
 	require.Equal(t, "Release v1.98.7\n", git(t, dir, "log", "-1", "--format=%s", "projector/v1.98.7"))
 	before, released := git(t, dir, "show", "HEAD~1:go.work"), git(t, dir, "show", "HEAD:go.work")

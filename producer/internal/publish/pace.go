@@ -29,7 +29,7 @@ const (
 	// paceQuiet is how long after a refusal the broker has more to grant than it had, and the pace
 	// is doubled in a second.
 	paceQuiet = 10 * time.Second
-	// paceUnlimited is what nobody sends in a second; a pace that reaches it is learned anew.
+	// paceUnlimited is more than a broker accepts in a second. A pace that reaches it ends.
 	paceUnlimited = 1e6
 	// paceSlowest is the longest time between two batches.
 	paceSlowest = time.Second

@@ -59,7 +59,7 @@ func installations(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(infra, "examples", "*"))
 	require.NoError(t, err)
-	require.Len(t, found, 3)
+	require.Len(t, found, 4)
 	return append(found, filepath.Join(infra, "base"))
 }
 
@@ -91,13 +91,6 @@ func render(t *testing.T, dir string) []object {
 // 487 packages more, and check less.
 func schema(t *testing.T, kind string) *jsonschema.Schema {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kedacore/keda/v2")
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	dir, err := cmd.Output()
-	require.NoError(t, err)
-	matches, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "bases", "keda.sh_"+strings.ToLower(kind)+"s.yaml"))
-	require.NoError(t, err)
-	require.Len(t, matches, 1)
 	var definition struct {
 		Spec struct {
 			Versions []struct {
@@ -106,7 +99,7 @@ func schema(t *testing.T, kind string) *jsonschema.Schema {
 			}
 		}
 	}
-	readYAML(t, matches[0], &definition)
+	readYAML(t, definitionOf(t, kind), &definition)
 	require.Len(t, definition.Spec.Versions, 1)
 	require.Equal(t, "v1alpha1", definition.Spec.Versions[0].Name)
 	whole := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
@@ -117,6 +110,19 @@ func schema(t *testing.T, kind string) *jsonschema.Schema {
 	c := jsonschema.NewCompiler()
 	require.NoError(t, c.AddResource("schema.json", whole))
 	return c.MustCompile("schema.json")
+}
+
+// definitionOf returns the file with KEDA's definition of a kind.
+func definitionOf(t *testing.T, kind string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/kedacore/keda/v2")
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	dir, err := cmd.Output()
+	require.NoError(t, err)
+	matches, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "bases", "keda.sh_"+strings.ToLower(kind)+"s.yaml"))
+	require.NoError(t, err)
+	require.Len(t, matches, 1)
+	return matches[0]
 }
 
 // refuseOthers makes each schema that lists properties refuse all others, as the API server does
@@ -223,7 +229,8 @@ func TestPodsAreRestricted(t *testing.T) {
 			pod := d.Spec.Template.Spec
 			require.True(t, *pod.SecurityContext.RunAsNonRoot, name)
 			require.Equal(t, core.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
-			require.False(t, *pod.AutomountServiceAccountToken)
+			uses := filepath.Base(dir) == "aks-kubernetes" && name == "sluice-producer"
+			require.Equal(t, uses, *pod.AutomountServiceAccountToken, "only the store Kubernetes uses the API")
 			require.False(t, *pod.EnableServiceLinks)
 			require.Empty(t, pod.Volumes)
 			require.False(t, pod.HostNetwork || pod.HostPID || pod.HostIPC)

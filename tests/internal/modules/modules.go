@@ -24,7 +24,7 @@ const Base = "github.com/sluice-cdc/sluice"
 // Released returns the folders of the modules that have versions, each after those that it
 // requires.
 func Released() []string {
-	return []string{"shared", "tests/emulator", "producer", "producer/stores/redis", "projector"}
+	return []string{"shared", "tests/emulator", "producer", "producer/stores/kubernetes", "producer/stores/redis", "projector"}
 }
 
 // All returns the folders of the released modules, of the tests, which are never imported, and of

@@ -50,8 +50,10 @@ func (r *runner) fill(producer, projector string) {
 	}, r.options.Follow.Settings...)
 	if store := r.options.CheckpointStore; store != "blob" {
 		ofProducer = append(ofProducer, "CHECKPOINT_STORE="+store, "CHECKPOINT_MONGODB_URI="+r.places.sourceURI, "CHECKPOINT_MONGODB_DATABASE=sluice")
-		if url, set := os.LookupEnv("CHECKPOINT_REDIS_URL"); set { // of --services with that store
-			ofProducer = append(ofProducer, "CHECKPOINT_REDIS_URL="+url)
+		for _, name := range []string{"CHECKPOINT_REDIS_URL", "KUBECONFIG", "CHECKPOINT_KUBERNETES_NAMESPACE"} { // of --services with such a store
+			if value, set := os.LookupEnv(name); set {
+				ofProducer = append(ofProducer, name+"="+value)
+			}
 		}
 	}
 	if r.options.Following() {
