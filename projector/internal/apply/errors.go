@@ -11,6 +11,10 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
+// ErrContended reports that the time for a transaction ran out because others wrote the same
+// documents. It is no failure of the events: the others were committed in their place.
+var ErrContended = errors.New("other transactions write the same documents")
+
 // Class determines the reaction to an error.
 type Class uint8
 

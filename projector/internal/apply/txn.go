@@ -37,7 +37,8 @@ func transaction() *options.TransactionOptionsBuilder {
 // its commits and aborts do not end with ctx: a server that leaves one unanswered would keep the
 // session, and the stop of the projector, waiting.
 //
-// After an error the effect may nevertheless be committed: the guard decides.
+// After an error the effect may nevertheless be committed: the guard decides. The error is
+// [ErrContended] if ctx ended while other transactions wrote the same documents.
 func (a *Applier) transact(ctx context.Context, write func(context.Context) error) error {
 	session, err := a.client.StartSession(options.Session().SetDefaultTransactionOptions(transaction()))
 	if err != nil {
@@ -48,18 +49,26 @@ func (a *Applier) transact(ctx context.Context, write func(context.Context) erro
 	// of it.
 	defer session.EndSession(ctx)
 	backoff := retry.Backoff{Initial: 10 * time.Millisecond, Max: 500 * time.Millisecond}
+	lost := false // to transactions that write the same documents
 	for {
 		done := a.conflicts.enter(ctx)
+		lost = lost || ctx.Err() != nil
 		err := attempt(ctx, session, write)
 		done()
+		lost = lost && ctx.Err() != nil
 		switch Code(err) {
 		case mongodb.WriteConflict:
+			lost = true
 			a.conflicts.conflicted()
 			a.abandoned.refused(ctx)
 		case mongodb.LockTimeout: // a command waits for the collection, behind a transaction that may be abandoned
+			lost = true
 			a.abandoned.refused(ctx)
 		}
 		if !labelled(err, driver.TransientTransactionError) || Classify(err) == TooLarge || backoff.Wait(ctx) != nil {
+			if lost {
+				return fmt.Errorf("%w: %w", ErrContended, err)
+			}
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -44,11 +45,11 @@ const (
 // decider decides what to do with the changes of a batch that an attempt to write it left
 // undecided. It performs no I/O and reads no clock. It is safe for concurrent use.
 //
-// Guaranteed: an aggregate is parked for a failure of its own only after it has failed for
-// undecidedAfter while changes of other aggregates kept being committed, with no gap between those
-// commits longer than commitPause. A missing version is given up only after this process has seen
-// the event wait for versionGapWait, with no interruption longer than that. Not guaranteed: that
-// all processes agree. Each decides by what it has seen.
+// Guaranteed: an aggregate is parked for a failure of its own only after attempts have failed at
+// the beginning and at the end of undecidedAfter, while changes of other aggregates kept being
+// committed, with no gap between those commits longer than commitPause. A missing version is given
+// up only after this process has seen the event wait for versionGapWait, with no interruption
+// longer than that. Not guaranteed: that all processes agree. Each decides by what it has seen.
 type decider struct {
 	undecidedAfter time.Duration // 0: an event may fail for any time
 	// commitPause is the longest pause between two commits that is no outage. It is longer than
@@ -84,6 +85,7 @@ type waitKey struct {
 type wait struct {
 	messageID string
 	first     time.Time // attempt
+	counted   time.Time // eventFails: the first attempt in the present time of steady commits
 	seen      time.Time // the last attempt
 	due       time.Time // the next attempt
 	backoff   retry.Backoff
@@ -186,7 +188,7 @@ func (d *decider) next(now time.Time, b *batch, a attempt) (s step) {
 	progress, blamed := b.dropDecided(), len(a.failures) > 0
 	if a.err != nil {
 		only, ok := b.onlyTried(a)
-		blamed = ok && d.fails(now, b, only, a.err, &s)
+		blamed = ok && !errors.Is(a.err, apply.ErrContended) && d.fails(now, b, only, a.err, &s)
 	}
 	switch {
 	case b.len() == 0:
@@ -287,9 +289,12 @@ func (d *decider) fails(now time.Time, b *batch, i int, err error, s *step) (bla
 	c := &b.changes[i]
 	w := d.wait(now, waitKey{eventFails, "", c.Aggregate}, c.MessageID)
 	w.due = now.Add(w.backoff.Next())
-	failed, othersCommit := now.Sub(w.first), d.lastCommit.After(w.first)
+	if w.counted.Before(d.steady) {
+		w.counted = now // what failed in an outage is not known to fail without one
+	}
+	othersCommit := d.lastCommit.After(w.first)
 	steady := othersCommit && now.Sub(d.lastCommit) <= d.commitPause
-	if d.undecidedAfter > 0 && steady && min(failed, now.Sub(d.steady)) >= d.undecidedAfter {
+	if failed := now.Sub(w.counted); d.undecidedAfter > 0 && steady && failed >= d.undecidedAfter {
 		delete(d.waiting, waitKey{eventFails, "", c.Aggregate})
 		if b.results[i].Kind == apply.Pending {
 			b.results[i] = apply.Undecided(failed, err)
@@ -298,7 +303,7 @@ func (d *decider) fails(now time.Time, b *batch, i int, err error, s *step) (bla
 	}
 	if now.Sub(w.logged) >= remindEvery {
 		w.logged = now
-		s.failing = append(s.failing, failing{c, err, failed})
+		s.failing = append(s.failing, failing{c, err, now.Sub(w.first)})
 	}
 	blamed = othersCommit && now.Sub(d.lastCommit) <= recently
 	if blamed {
@@ -348,7 +353,7 @@ func (d *decider) fetchFailed(now time.Time, b *batch, i int) {
 func (d *decider) wait(now time.Time, key waitKey, messageID string) *wait {
 	w := d.waiting[key]
 	if w == nil || w.messageID != messageID || d.outdated(now, key, w) {
-		w = &wait{messageID: messageID, first: now, backoff: retry.Backoff{Initial: 200 * time.Millisecond, Max: 30 * time.Second}}
+		w = &wait{messageID: messageID, first: now, counted: now, backoff: retry.Backoff{Initial: 200 * time.Millisecond, Max: 30 * time.Second}}
 		if key.reason == versionMissing {
 			w.backoff = retry.Backoff{Max: maxGapPause}
 		}

@@ -189,7 +189,7 @@ func TestNext(t *testing.T) {
 		"another succeeds every six minutes":  {batch: "a1", turns: []turn{failing(every(6*time.Minute), 3*time.Hour, 0)}},
 		"another succeeds every four minutes": {batch: "a1", turns: []turn{failing(every(4*time.Minute), 3*time.Hour, after+10*time.Second)}},
 		"ten minutes count from an outage's end": {batch: "a1", turns: []turn{
-			failing(func(since time.Duration) bool { return since >= time.Hour }, 3*time.Hour, time.Hour+after),
+			failing(func(since time.Duration) bool { return since >= time.Hour }, 3*time.Hour, time.Hour+after+10*time.Second),
 		}},
 		"they count from the end of an outage in which it was not tried": {batch: "a1", turns: []turn{
 			{pass: time.Second, results: "fails", want: "write, skip a, log"},
@@ -382,13 +382,35 @@ func TestG5AFailureIsRememberedWhileOtherProjectorsHaveItsSession(t *testing.T) 
 	b := (&batch{}).addNamed("a1")
 	d.next(now, b, attempt{})
 	play(t, d, now, b, turn{results: "fails"})
-	for range 8 {
-		now = now.Add(maxStuck)
-		play(t, d, now, (&batch{}).addNamed("z1"), turn{results: "applied"})
+	for _, want := range []string{"write, skip a, log", "write, park a Undecided"} { // nothing was committed before the first failure
+		for range 8 {
+			now = now.Add(maxStuck)
+			play(t, d, now, (&batch{}).addNamed("z1"), turn{results: "applied"})
+		}
+		b = (&batch{}).addNamed("a1")
+		d.next(now, b, attempt{})
+		require.Equal(t, want, describe(play(t, d, now, b, turn{results: "fails"}), b))
 	}
-	b = (&batch{}).addNamed("a1")
-	d.next(now, b, attempt{})
-	require.Equal(t, "write, park a Undecided", describe(play(t, d, now, b, turn{results: "fails"}), b))
+}
+
+// An event whose transactions lose to those of others, again and again, is not to blame: the others
+// are committed in its place.
+func TestG6ContentionParksNothing(t *testing.T) {
+	d := newDecider(10*time.Minute, 30*time.Second)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := step{action: release}
+	var b *batch
+	for range 1000 {
+		if s.action == release {
+			b = (&batch{}).addNamed("a1")
+			d.next(now, b, attempt{})
+		}
+		now = now.Add(10 * time.Second)
+		play(t, d, now, (&batch{}).addNamed("z1"), turn{results: "applied"})
+		s = d.next(now, b, attempt{made: true, limit: b.limit, tried: true, timedOut: true, err: fmt.Errorf("%w: %w", apply.ErrContended, errOwn)})
+		require.False(t, parks(b), "after %v", now)
+		require.Error(t, s.unavailable)
+	}
 }
 
 // The database may refuse every write and nevertheless answer: an update that matches nothing then

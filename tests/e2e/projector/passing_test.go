@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -35,6 +36,33 @@ func TestG5AnErrorThatPassesOfOneAggregateHoldsUpNoNeighbour(t *testing.T) {
 		w.Completed(5)
 		require.Equal(w, 1, s.applied(w, "bad"))
 		require.Empty(w, deadLetters(w))
+		_, err := p.End()
+		require.NoError(w, err)
+	})
+}
+
+// G6: an aggregate whose transactions lose to others for longer than UNDECIDED_AFTER is not to
+// blame. It is not parked, and its events are applied when the others leave it a turn.
+func TestG6TransactionsThatLoseToOthersParkNothing(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		s := shapes()[1] // whose effects are written in transactions
+		p := w.StartProjector(s.settings(nil))
+		end := w.Mongo.RefuseWrites(func(x mongo.Writing) (code int32) {
+			if x.Before >= 0 && strings.HasPrefix(fmt.Sprint(x.ID), "loses") {
+				return mongodb.WriteConflict
+			}
+			return 0
+		})
+		publish(w, event("loses", 1, "T"))
+		for n := 1; n <= 16; n++ {
+			publish(w, event("healthy", n, "T"))
+			w.Completed(n)
+			w.Pass(time.Minute)
+		}
+		require.Empty(w, deadLetters(w))
+		end()
+		w.Completed(17)
+		require.Equal(w, 1, s.applied(w, "loses"))
 		_, err := p.End()
 		require.NoError(w, err)
 	})
