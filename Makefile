@@ -94,9 +94,9 @@ sim: ## the simulation, over SEEDS=2000 seeds; FROM=60: the seeds alone, from th
 	GOGC=400 SIM_SEEDS=$(or $(SEEDS),2000) go test -timeout 60m ./tests/sim $(if $(FROM),-run 'TestSimulation$$/^seed$$' -from $(FROM))
 
 .PHONY: chaos
-chaos: ## services as processes, killed and stopped at every step: ROUNDS=200, STOP=30 s, RINGS=8; FAILOVERS=30 measures failover, LATENCY=20 ms
+chaos: ## services as processes, killed and stopped at every step: ROUNDS=200, STOP=30 s, RINGS=8; FAILOVERS=30 measures failover, LATENCY=20 ms, STORE=mongodb
 	@tests/emulator/scripts/azurite.sh
-	CHAOS_ROUNDS=$(or $(ROUNDS),200) CHAOS_RINGS=$(or $(RINGS),8) CHAOS_STOP=$(or $(STOP),30) CHAOS_FAILOVERS=$(FAILOVERS) CHAOS_LATENCY=$(LATENCY) \
+	CHAOS_ROUNDS=$(or $(ROUNDS),200) CHAOS_RINGS=$(or $(RINGS),8) CHAOS_STOP=$(or $(STOP),30) CHAOS_FAILOVERS=$(FAILOVERS) CHAOS_LATENCY=$(LATENCY) CHAOS_STORE=$(STORE) \
 		go test -count 1 -v -timeout 120m $(if $(FAILOVERS),$(if $(ROUNDS),,-run Failover)) ./tests/chaos
 
 .PHONY: chaos-network

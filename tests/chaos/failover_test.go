@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -30,7 +31,7 @@ var ends = []struct {
 
 // TestG1G2G3G4FailoverTimes measures how long no replica publishes after the leader has ended,
 // CHAOS_FAILOVERS times in each way, with the default settings and a round trip of CHAOS_LATENCY
-// milliseconds: from the end to the first message of a later epoch that the broker accepts. It
+// milliseconds, and the checkpoint in the CHAOS_STORE blob or mongodb: from the end to the first message of a later epoch that the broker accepts. It
 // prints a table and asserts no time. It does assert that no event is lost, duplicated or
 // reordered.
 func TestG1G2G3G4FailoverTimes(t *testing.T) {
@@ -43,7 +44,7 @@ func TestG1G2G3G4FailoverTimes(t *testing.T) {
 	measured := map[string][]time.Duration{}
 	options := ringOptions{
 		name: "failover", seed: 1, rate: 500, producer: producer, projector: projector, blobURL: azuriteAddr,
-		latency: time.Duration(setting(t, "CHAOS_LATENCY", 0)) * time.Millisecond,
+		latency: time.Duration(setting(t, "CHAOS_LATENCY", 0)) * time.Millisecond, inMongo: os.Getenv("CHAOS_STORE") == "mongodb",
 	}
 	_, run := inRing(t, options, func(ctx context.Context, r *ring) error {
 		for range times {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/cable"
@@ -79,6 +81,10 @@ func (r *ring) fill(ctx context.Context) error {
 			place.Program = r.options.producer
 			place.Env = append(append(env, emulator.EnvBlob+"="+blob.ConnectionString(addrs.Blob), "BLOB_CONTAINER="+r.options.name,
 				"MONGODB_DATABASE=shop", "MONGODB_COLLECTION="+r.options.collection(), "START_FROM=latest"), r.options.times...)
+			if r.options.inMongo {
+				place.Env = slices.DeleteFunc(place.Env, func(s string) bool { return strings.HasPrefix(s, "LEASE_DURATION=") }) // such a lease has none
+				place.Env = append(place.Env, "CHECKPOINT_STORE=mongodb", "CHECKPOINT_MONGODB_URI=mongodb://"+addrs.Mongo+"/?directConnection=true", "CHECKPOINT_MONGODB_DATABASE=sluice")
+			}
 			if r.options.packs() {
 				place.Env = append(place.Env, "PACK=auto", "SESSION_KEY="+r.options.sessionKey().String())
 			}

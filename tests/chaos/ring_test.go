@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
@@ -42,6 +43,7 @@ type ringOptions struct {
 	times             []string      // settings of the leadership, KEY=VALUE
 	documents         *reading      // nil: a log of events and its timeline; otherwise documents that change, and their mirror
 	latency           time.Duration // a round trip to MongoDB and Service Bus
+	inMongo           bool          // the checkpoint is in MongoDB instead of Blob storage
 	// program has each projector call a program of its own, which is the projection.
 	program bool
 	// apart gives every service a network namespace of its own, and a cable from there to the
@@ -177,6 +179,7 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 		require.NoError(t, servers.Wait())
 	}()
 	servers.Go(func() error { return s.Run(broken) })
+	defer s.Mongo.RefuseWrites(func(w mongo.Writing) int32 { r.checkpoints.Stored(w); return 0 })()
 
 	client, err := driver.Connect(options.Client().ApplyURI(s.Endpoint(emulator.EnvMongo)))
 	require.NoError(t, err)
@@ -370,6 +373,9 @@ func (r *ring) outcome() checker.Run {
 	run := checker.Run{
 		History: r.rec.History(), Writes: r.checkpoints.All(), FenceAfter: r.options.fenceAfter, Late: r.mayBeLate,
 		Lease: leasecheck.Check(r.lease.History(), patience),
+	}
+	if len(run.Writes) == 0 {
+		r.Error("no checkpoint was seen")
 	}
 	run.SessionKey = r.options.sessionKey()
 	for _, m := range r.stack.ServiceBus.PeekDeadLetters(r.stack.Route.Out(), 10) {

@@ -43,7 +43,7 @@ func (r *ring) try(ctx context.Context, s strike, stopped time.Duration) (struck
 	if err != nil {
 		return struck{}, err
 	}
-	trap := wire.NewTrap(s.is)
+	trap := wire.NewTrap(s.in(r.options))
 	defer func() {
 		trap.Release(true)
 		for _, place := range r.slots() {

@@ -56,6 +56,21 @@ var steps = []step{
 	{"completed", projecting, reply(wire.ServiceBus, "disposition")},
 }
 
+// in returns the step in a ring. With the checkpoint in MongoDB, each write of its object is an
+// update, whether it is of the record or of the lease.
+func (s step) in(o ringOptions) func(wire.Unit) bool {
+	if !o.inMongo || s.role == projecting {
+		return s.is
+	}
+	blobs := []string{"write", "renew", "break", "acquire", "release"}
+	return func(u wire.Unit) bool {
+		if u.Server == wire.Mongo && u.Name == "update" {
+			return slices.ContainsFunc(blobs, func(name string) bool { return s.is(wire.Unit{Server: wire.Blob, Name: name, Reply: u.Reply}) })
+		}
+		return s.is(u)
+	}
+}
+
 func request(s wire.Server, name string) func(wire.Unit) bool {
 	return func(u wire.Unit) bool { return u.Server == s && u.Name == name && !u.Reply }
 }

@@ -157,7 +157,7 @@ func TestTheProducerWithRedisIsBuiltAsThePageShows(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the commands build for Linux")
 	}
-	_, section, found := strings.Cut(read(t, "docs/install.md"), "\n### A producer with Redis\n")
+	_, section, found := strings.Cut(read(t, "docs/install.md"), "\n### A producer with another store\n")
 	require.True(t, found)
 	_, section, found = strings.Cut(section, "\n```Dockerfile\n")
 	require.True(t, found)

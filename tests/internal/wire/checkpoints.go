@@ -9,6 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/mongodb"
+	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 )
 
@@ -21,6 +25,7 @@ type Checkpoints struct {
 
 	mu     sync.Mutex
 	writes []checker.Write // guarded by mu
+	tag    string          // of the last record in MongoDB; guarded by mu
 }
 
 var _ BlobObserver = (*Checkpoints)(nil)
@@ -31,16 +36,7 @@ func (c *Checkpoints) Arrived(u Unit, r *http.Request, body []byte) func(int) fu
 		return nil
 	}
 	write := checker.Write{LeaseID: r.Header.Get("x-ms-lease-id"), Began: time.Now(), Accepted: int(c.Accepted.Load())}
-	var record struct {
-		Stream    string `json:"stream"`
-		Epoch     int64  `json:"epoch"`
-		Leader    string `json:"leader"`
-		Position  string `json:"position"`
-		Published int64  `json:"published"`
-	}
-	if json.Unmarshal(body, &record) == nil {
-		write.Stream, write.Epoch, write.Leader, write.Position, write.Published = record.Stream, record.Epoch, record.Leader, record.Position, record.Published
-	}
+	read(&write, body)
 	c.writing.Lock()
 	return func(status int) func() {
 		defer c.writing.Unlock()
@@ -56,6 +52,45 @@ func (c *Checkpoints) Arrived(u Unit, r *http.Request, body []byte) func(int) fu
 			defer c.mu.Unlock()
 			c.writes[n].Answered = true
 		}
+	}
+}
+
+// read reads a record.
+func read(write *checker.Write, text []byte) {
+	var record struct {
+		Stream    string `json:"stream"`
+		Epoch     int64  `json:"epoch"`
+		Leader    string `json:"leader"`
+		Position  string `json:"position"`
+		Published int64  `json:"published"`
+	}
+	if json.Unmarshal(text, &record) == nil {
+		write.Stream, write.Epoch, write.Leader, write.Position, write.Published = record.Stream, record.Epoch, record.Leader, record.Position, record.Published
+	}
+}
+
+// Stored records a write of a checkpoint in MongoDB, as [mongo.Server.RefuseWrites] reports it. A
+// step of the lease keeps the record with its tag, and is not recorded.
+func (c *Checkpoints) Stored(w mongo.Writing) {
+	name, _ := w.ID.(string)
+	var object struct {
+		Data []byte `bson:"data"`
+	}
+	var leased struct {
+		Tag    string          `json:"tag"`
+		Lease  string          `json:"lease"`
+		Record json.RawMessage `json:"record"`
+	}
+	if w.Collection != mongodb.Checkpoints || !strings.HasSuffix(name, ".json") || bson.Unmarshal(w.Document, &object) != nil ||
+		json.Unmarshal(object.Data, &leased) != nil {
+		return
+	}
+	write := checker.Write{LeaseID: leased.Lease, Began: time.Now(), Accepted: int(c.Accepted.Load())}
+	read(&write, leased.Record)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tag != leased.Tag && write.Epoch > 0 {
+		c.tag, c.writes = leased.Tag, append(c.writes, write)
 	}
 }
 
