@@ -35,7 +35,8 @@ type request struct {
 	txn      *engine.Txn // of a running transaction
 	session  *session    // of a retryable write
 	view     engine.View
-	stream   bool // the command opens or reads a change stream
+	unmet    bson.D // the write concern error, if the write concern is not fulfilled
+	stream   bool   // the command opens or reads a change stream
 	env      *query.Env
 }
 
@@ -301,14 +302,17 @@ func (s *Server) run(ctx context.Context, r *request) (bson.D, error) {
 	if concern, _ := r.get("readConcern").(bson.D); err == nil && field(concern, "level") == "linearizable" {
 		s.eng.Confirm()
 	}
+	if err == nil {
+		err = r.awaitMajority(ctx)
+	}
 	return reply, err
 }
 
 // concern returns the error of a write concern that one node cannot fulfil. As on a server, the
 // write has happened anyway.
 func (r *request) concern() bson.D {
-	if !r.writes() {
-		return nil
+	if !r.writes() || r.unmet != nil {
+		return r.unmet
 	}
 	d, _ := r.get("writeConcern").(bson.D)
 	w, ok := value.Get(d, "w")
@@ -392,6 +396,9 @@ func (r *request) readConcern() error {
 		if atGiven {
 			return mongoerr.New(mongoerr.InvalidOptions, "atClusterTime is only valid with readConcern level snapshot")
 		}
+		if m := r.srv.isolated(); m != nil && level == "majority" {
+			r.view.At = m.since
+		}
 	case "snapshot":
 		if r.multi {
 			return nil
@@ -406,6 +413,9 @@ func (r *request) readConcern() error {
 			return mongoerr.New(mongoerr.InvalidOptions, "afterClusterTime and atClusterTime exclude each other")
 		}
 		r.view.At = r.srv.eng.Now()
+		if m := r.srv.isolated(); m != nil {
+			r.view.At = m.since
+		}
 		if atGiven {
 			ts, ok := at.(bson.Timestamp)
 			if !ok {

@@ -72,7 +72,8 @@ type Options struct {
 	TransactionLifetime time.Duration
 }
 
-// Server is one replica set member. It is always primary, except after StepDown.
+// Server is one replica set member. It is always primary, except after StepDown; and of a majority,
+// except after Isolate.
 type Server struct {
 	opts     Options
 	log      *slog.Logger
@@ -93,6 +94,7 @@ type Server struct {
 	down     time.Time     // not primary until then
 	stepped  chan struct{} // closed at the next step-down
 	topology topology
+	minority *minority // nil, except of a stale primary
 }
 
 // New makes a server with an empty data set.
