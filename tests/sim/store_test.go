@@ -68,15 +68,16 @@ func (w *world) witnessStored(writing mongo.Writing) (code int32) {
 // learns which of them their writer knows to be written: by an answer, or because it read them.
 type senderStore struct {
 	*mongodbstore.Store
-	w    *world
-	mine *sync.Map // the tags of the records that it has sent
+	checked store.Store // the same, with its requests for records recorded
+	w       *world
+	mine    *sync.Map // the tags of the records that it has sent
 }
 
 // storeOver returns the producer's option that opens the store over a link.
 func (w *world) storeOver(link *network.Link) func(string) (store.Store, error) {
 	return func(string) (store.Store, error) {
 		s, err := mongodbstore.Open(mongo.URI("mongo:27017"), checkpoints, func(o *options.ClientOptions) { o.SetDialer(link) })
-		return senderStore{s, w, &sync.Map{}}, err
+		return senderStore{s, w.recordedStore(s), w, &sync.Map{}}, err
 	}
 }
 
@@ -105,7 +106,7 @@ func (s senderStore) stamp(name string, data []byte) (tag string) {
 
 // Get implements [store.Store].
 func (s senderStore) Get(ctx context.Context, name string) (store.Object, error) {
-	object, err := s.Store.Get(ctx, name)
+	object, err := s.checked.Get(ctx, name)
 	if tag := parseRecord(object.Data).Tag; err == nil && isRecord(name) {
 		if _, sent := s.mine.Load(tag); sent {
 			s.known(tag)
@@ -117,7 +118,7 @@ func (s senderStore) Get(ctx context.Context, name string) (store.Object, error)
 // Put implements [store.Store].
 func (s senderStore) Put(ctx context.Context, name string, data []byte, tag store.Tag) (store.Tag, error) {
 	record := s.stamp(name, data)
-	next, err := s.Store.Put(ctx, name, data, tag)
+	next, err := s.checked.Put(ctx, name, data, tag)
 	if err == nil {
 		s.known(record)
 	}
@@ -127,7 +128,7 @@ func (s senderStore) Put(ctx context.Context, name string, data []byte, tag stor
 // Create implements [store.Store].
 func (s senderStore) Create(ctx context.Context, name string, data []byte) (store.Tag, error) {
 	s.stamp(name, data)
-	return s.Store.Create(ctx, name, data)
+	return s.checked.Create(ctx, name, data)
 }
 
 // strangerInStore removes the lease from the record, and perhaps puts another one there.
@@ -149,7 +150,8 @@ func (w *world) strangerInStore(a *agenda, step plan.Step) {
 func (w *world) setLease(stream, expected, lease string) bool {
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 	defer cancel()
-	object, err := w.store.Get(ctx, stream+".json")
+	stored := w.recordedStore(w.store)
+	object, err := stored.Get(ctx, stream+".json")
 	r := parseRecord(object.Data)
 	if err != nil || (expected != "" && r.Lease != expected) {
 		return false
@@ -157,7 +159,7 @@ func (w *world) setLease(stream, expected, lease string) bool {
 	r.Lease = lease
 	data, err := json.Marshal(r)
 	if err == nil {
-		_, err = w.store.Put(ctx, stream+".json", data, object.Tag)
+		_, err = stored.Put(ctx, stream+".json", data, object.Tag)
 	}
 	return err == nil
 }

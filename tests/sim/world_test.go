@@ -21,6 +21,7 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/producer/store"
 	mongodbstore "github.com/sluice-cdc/sluice/producer/store/mongodb"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
@@ -192,6 +193,14 @@ const tokensAreDue = 3 * time.Hour
 func (w *world) recorded(next leasecheck.Doer) leasecheck.Doer {
 	for _, r := range w.leases {
 		next = r.Client(next)
+	}
+	return next
+}
+
+// recordedStore is recorded for a checkpoint in MongoDB.
+func (w *world) recordedStore(next store.Store) store.Store {
+	for _, r := range w.leases {
+		next = r.Store(next)
 	}
 	return next
 }

@@ -3,6 +3,7 @@ package leasecheck_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -20,6 +21,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/producer/store"
+	"github.com/sluice-cdc/sluice/producer/store/storetest"
 	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
@@ -224,3 +227,46 @@ func (f *fighter) turn(ctx context.Context) {
 		}
 	}
 }
+
+// The requests of several clients for an object of a store are linearizable. Those of a store that
+// returns earlier writes are not.
+func TestRequestsOfAStoreAreRecorded(t *testing.T) {
+	t.Parallel()
+	for _, stale := range []bool{false, true} {
+		recorder := leasecheck.NewRecorder("sluice/shop.events.json")
+		memory := &storetest.Memory{}
+		var writing sync.WaitGroup
+		for range 4 {
+			client := recorder.Store(memory)
+			writing.Go(func() {
+				_, _ = client.Create(t.Context(), "shop.events.json", []byte("0"))
+				for n := range 8 {
+					found, err := client.Get(t.Context(), "shop.events.json")
+					if err == nil {
+						_, _ = client.Put(t.Context(), "shop.events.json", fmt.Append(nil, n), found.Tag)
+					}
+				}
+			})
+		}
+		writing.Wait()
+		if stale {
+			before, err := memory.Get(t.Context(), "shop.events.json")
+			require.NoError(t, err)
+			client := recorder.Store(memory)
+			_, err = client.Put(t.Context(), "shop.events.json", []byte("later"), before.Tag)
+			require.NoError(t, err)
+			_, err = recorder.Store(frozen{memory, before}).Get(t.Context(), "shop.events.json")
+			require.NoError(t, err)
+		}
+		err := leasecheck.Check(recorder.History(), patience)
+		require.Equal(t, stale, errors.Is(err, leasecheck.ErrNotLinearizable), err)
+	}
+}
+
+// frozen is a store that returns one write for ever.
+type frozen struct {
+	store.Store
+	object store.Object
+}
+
+func (f frozen) Get(context.Context, string) (store.Object, error) { return f.object, nil }

@@ -2,14 +2,18 @@ package leasecheck
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-cdc/sluice/producer/store"
 )
 
 // Doer answers requests: it is a transport of the Blob SDK.
@@ -146,4 +150,62 @@ func header(h http.Header, name string) string {
 		return values[0]
 	}
 	return h.Get(name)
+}
+
+// Store returns a store of one more client, whose requests for the object named as the blob are
+// recorded. Its lease is a part of the object, so only reads and writes are.
+func (r *Recorder) Store(next store.Store) store.Store {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients++
+	return recordedStore{next, r, r.clients}
+}
+
+type recordedStore struct {
+	store.Store
+	recorder *Recorder
+	number   int
+}
+
+// record records a request, which returns the tag and the data that it wrote or read.
+func (s recordedStore) record(name string, o Operation, request func() (store.Object, error)) (store.Object, error) {
+	o.Client, o.Outcome, o.Called = s.number, Unknown, time.Since(s.recorder.began)
+	result, err := request()
+	if !strings.HasSuffix(s.recorder.path, "/"+name) || errors.Is(err, store.ErrTooLarge) {
+		return result, err
+	}
+	o.Returned = time.Since(s.recorder.began)
+	switch {
+	case err == nil:
+		o.Outcome, o.ETag, o.Value = Done, string(result.Tag), hash(result.Data)
+	case errors.Is(err, store.ErrChanged), errors.Is(err, store.ErrNotFound):
+		o.Outcome = Refused
+	}
+	s.recorder.mu.Lock()
+	defer s.recorder.mu.Unlock()
+	s.recorder.history = append(s.recorder.history, o)
+	return result, err
+}
+
+// Get implements [store.Store].
+func (s recordedStore) Get(ctx context.Context, name string) (store.Object, error) {
+	return s.record(name, Operation{Kind: Read}, func() (store.Object, error) { return s.Store.Get(ctx, name) })
+}
+
+// Put implements [store.Store].
+func (s recordedStore) Put(ctx context.Context, name string, data []byte, tag store.Tag) (store.Tag, error) {
+	written, err := s.record(name, Operation{Kind: Write, IfMatch: string(tag), Value: hash(data)}, func() (store.Object, error) {
+		next, err := s.Store.Put(ctx, name, data, tag)
+		return store.Object{Tag: next, Data: data}, err
+	})
+	return written.Tag, err
+}
+
+// Create implements [store.Store].
+func (s recordedStore) Create(ctx context.Context, name string, data []byte) (store.Tag, error) {
+	written, err := s.record(name, Operation{Kind: Write, IfNoneMatch: true, Value: hash(data)}, func() (store.Object, error) {
+		tag, err := s.Store.Create(ctx, name, data)
+		return store.Object{Tag: tag, Data: data}, err
+	})
+	return written.Tag, err
 }
