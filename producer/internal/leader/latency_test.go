@@ -1,8 +1,10 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -13,6 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
+	"github.com/sluice-cdc/sluice/producer/store"
+	"github.com/sluice-cdc/sluice/producer/store/storetest"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
@@ -63,6 +68,57 @@ func slowly(seed uint64, times float64) func(context.Context, string) error {
 // figure is from ELECTION_HOURS=100.
 func TestG4SlowStorageCostsNoLeadership(t *testing.T) {
 	electSlowly(t, Times{time.Second, 2500 * time.Millisecond, 4 * time.Second, 500 * time.Millisecond}, 1, hours(t, 12))
+}
+
+// Nor does a slow store whose lease does not expire, such as MongoDB.
+func TestG4ASlowStoreCostsNoLeadership(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		objects, h, length := &storetest.Memory{}, newHistory(), hours(t, 4)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 3)
+		for i, name := range []string{"a", "b", "c"} {
+			slow := slowStore{objects, slowly(uint64(2*i), 1), slowly(uint64(2*i+1), 1)}
+			config := testConfig(name)
+			config.HeartbeatInterval, config.FenceAfter = time.Second, 2500*time.Millisecond
+			config.TakeoverAfter, config.StandbyPoll = 4*time.Second, 500*time.Millisecond
+			c := checkpoint.New(slow, config.Stream)
+			go func() { done <- New(config, c, c, slog.New(slog.DiscardHandler)).Run(ctx, h.work(name)) }()
+			if i == 0 {
+				<-h.begun
+			}
+		}
+		time.Sleep(time.Duration(length) * time.Hour) // virtual
+		t.Logf("%d hours: %d terms", length, len(h.tenures))
+		require.Len(t, h.tenures, 1, "false take-overs")
+		stop()
+		for range 3 {
+			require.NoError(t, <-done)
+		}
+	})
+}
+
+// slowStore is a store whose requests are delayed on the way there and back.
+type slowStore struct {
+	*storetest.Memory
+	there, back func(context.Context, string) error
+}
+
+// Get implements [store.Store].
+func (s slowStore) Get(ctx context.Context, name string) (store.Object, error) {
+	if err := s.there(ctx, name); err != nil {
+		return store.Object{}, err
+	}
+	found, err := s.Memory.Get(ctx, name)
+	return found, cmp.Or(s.back(ctx, name), err)
+}
+
+// Put implements [store.Store].
+func (s slowStore) Put(ctx context.Context, name string, data []byte, tag store.Tag) (store.Tag, error) {
+	if err := s.there(ctx, name); err != nil {
+		return "", err
+	}
+	next, err := s.Memory.Put(ctx, name, data, tag)
+	return next, cmp.Or(s.back(ctx, name), err)
 }
 
 // The doctor's shortest times are sufficient for storage of which one request in a hundred takes as
