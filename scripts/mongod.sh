@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # mongod.sh [PART…]: the tests in real time on a real MongoDB, instead of the embedded one. Service Bus and Blob storage are the
-# embedded ones. The parts, all but the last two unless some are named:
+# embedded ones. The parts, all but the last three unless some are named:
 #
 #   embedded    the embedded MongoDB's own tests, and what the projections' operators do
 #   services    both services over TCP: e2e/live, what of e2e/pipeline is in real time, and a run that follows a collection
@@ -9,6 +9,7 @@
 #   pipeline    the whole pipeline with each projection, while producers and projectors are killed; and, from 5.0 on, a stream that
 #               begins with a snapshot of 20,000 documents, and a read model that is built from 50,000 events
 #   drivers     the Go drivers' own tests: tests/emulator/scripts/conformance-mongo.sh
+#   set         as root: a set of three that holds the checkpoint, while its primary is killed, frozen and cut off (four minutes)
 #   peers       no tests: Sluice beside the peers that tests/bench/peers/install.sh has installed, with the flags ARGS
 #
 # MONGOD=PROGRAM is the server; or MONGOD=mongodb://… a replica set of one member for tests alone, on which every database is dropped.
@@ -111,6 +112,9 @@ if part pipeline; then
       --chaos kill-leader@1s,mongo-stepdown@6s,kill-leader@9s
     services "$programs/local" --services "$programs" --external --build --once --quiet --projection orders --chaos kill-leader@1s,kill-projector@10s
   fi
+fi
+if part set; then
+  CHAOS_MONGOD=$(realpath "$(command -v "$server")") go test -count 1 -v -timeout 20m -run ARealSet ./tests/chaos || status=1
 fi
 if part peers; then
   go build -o "$programs" ./tests/cmd/peers

@@ -31,9 +31,9 @@ var ends = []struct {
 
 // TestG1G2G3G4FailoverTimes measures how long no replica publishes after the leader has ended,
 // CHAOS_FAILOVERS times in each way, with the default settings and a round trip of CHAOS_LATENCY
-// milliseconds, and the checkpoint in the CHAOS_STORE blob or mongodb: from the end to the first message of a later epoch that the broker accepts. It
-// prints a table and asserts no time. It does assert that no event is lost, duplicated or
-// reordered.
+// milliseconds, and the checkpoint in the CHAOS_STORE blob or mongodb: from the end to the first
+// message of a later epoch that the broker accepts. It prints a table and asserts no time. It does
+// assert that no event is lost, duplicated or reordered.
 func TestG1G2G3G4FailoverTimes(t *testing.T) {
 	times := setting(t, "CHAOS_FAILOVERS", 0)
 	if times == 0 {

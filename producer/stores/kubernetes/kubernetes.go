@@ -4,7 +4,8 @@
 //
 // The tag of an object is a field of its ConfigMap. The resourceVersion only ensures that a put
 // replaces the version that it has compared: the API server also changes it for every annotation
-// that a controller or an operator adds. Every read is one of the newest version, which the API server confirms with etcd.
+// that a controller or an operator adds. Every read is one of the newest version, which the API
+// server confirms with etcd.
 package kubernetes
 
 import (

@@ -21,7 +21,9 @@ import (
 )
 
 // side is the dialer of a client, which is on one side of a network partition.
-type side struct{ to atomic.Pointer[netpipe.Listener] }
+type side struct {
+	to atomic.Pointer[netpipe.Listener]
+}
 
 func (s *side) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	return s.to.Load().DialContext(ctx, "tcp", "")
@@ -30,11 +32,13 @@ func (s *side) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 // apartStore is a store that is closed as the built-in one is.
 type apartStore struct{ *mongodbstore.Store }
 
-func (s apartStore) Close() error { return mongodb.Disconnect(context.Background(), s.Client(), time.Second) }
+func (s apartStore) Close() error {
+	return mongodb.Disconnect(context.Background(), s.Client(), time.Second)
+}
 
 // G4: a leader whose checkpoint is on a primary that the majority has left writes on, and none of
-// its writes counts: it stops at its fence, while the other replica leads with the majority. What it
-// wrote is rolled back. A replica that sees nothing but that primary never leads.
+// its writes counts: it stops at its fence, while the other replica leads with the majority. What
+// it wrote is rolled back. A replica that sees nothing but that primary never leads.
 func TestG4AStalePrimaryOfTheCheckpointMakesNoLeader(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		majority := mongo.New(mongo.Options{Host: "checkpoints:27017"})
@@ -76,7 +80,7 @@ func TestG4AStalePrimaryOfTheCheckpointMakesNoLeader(t *testing.T) {
 		rejoin := stale.Isolate()
 		aSide.to.Store(nets[stale])
 		majority.DropConnections()
-		for range 60 { // so that a looks what has become of its writes
+		for range 60 { // so that the outcome of its writes is unknown
 			w.Pass(250 * time.Millisecond)
 			stale.DropConnections()
 		}

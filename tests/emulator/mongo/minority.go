@@ -20,9 +20,9 @@ type minority struct {
 // another primary, and has none of the writes from now on. The server does not know it. Until
 // rejoin is called,
 //
-//   - a write, a commit or a linearizable read happens, and what needs the majority is not answered:
-//     by the default of the write concern from 5.0 on, or if it is asked for. It fails with a write
-//     concern error when wtimeout or maxTimeMS is over.
+//   - a write, a commit or a linearizable read happens, and is not answered if it needs the
+//     majority: by the default of the write concern from 5.0 on, or if it is asked for. It fails
+//     with a write concern error when wtimeout or maxTimeMS is over.
 //   - a read with read concern majority or snapshot is of the moment of the call, and any other one
 //     sees the writes.
 //
