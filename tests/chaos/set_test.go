@@ -77,7 +77,8 @@ func realSet(t *testing.T, mongod string) (members []*member, uri string) {
 	uri = uri[:len(uri)-1] + "/?replicaSet=rs0"
 	first := connect(t, "mongodb://"+members[0].address+":27017/?directConnection=true")
 	require.NoError(t, first.Database("admin").RunCommand(ctx, bson.D{{Key: "replSetInitiate", Value: bson.D{
-		{Key: "_id", Value: "rs0"}, {Key: "members", Value: config},
+		{Key: "_id", Value: "rs0"},
+		{Key: "members", Value: config},
 		{Key: "settings", Value: bson.D{{Key: "electionTimeoutMillis", Value: 3000}}},
 	}}}).Err())
 	return members, uri

@@ -41,7 +41,8 @@ func TestAStalePrimary(t *testing.T) {
 	require.EqualValues(t, 1, count(majority))
 
 	err = client.Database("shop").RunCommand(t.Context(), bson.D{
-		{Key: "insert", Value: "things"}, {Key: "documents", Value: bson.A{bson.D{{Key: "_id", Value: 3}}}},
+		{Key: "insert", Value: "things"},
+		{Key: "documents", Value: bson.A{bson.D{{Key: "_id", Value: 3}}}},
 		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: "majority"}, {Key: "wtimeout", Value: 10}}},
 	}).Err()
 	require.ErrorContains(t, err, "waiting for replication timed out")
