@@ -159,7 +159,7 @@ func (c *coverage) shared(w *world, run checker.Run) {
 
 // rare is what ten or fewer of the least number of seeds meet, and none now and then, by chance of
 // the interleaving: it is asked of many.
-var rare = []string{"changes that rows contain", "parked by a producer", "left out", "undecided", "transactions too large", "parked before the last delivery", "rooms filled"}
+var rare = []string{"changes that rows contain", "parked by a producer", "left out", "undecided", "transactions too large", "parked before the last delivery", "rooms filled", "dead-lettered packs"}
 
 // many is how many seeds meet all of it: what every change is held to.
 const many = 500

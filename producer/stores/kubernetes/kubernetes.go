@@ -54,6 +54,9 @@ const (
 const (
 	resource  = "configmaps"
 	listLimit = 20 // of up to 1 MiB each
+	// maxConflicts is how often a put is tried whose ConfigMap is changed by something else
+	// meanwhile.
+	maxConflicts = 10
 )
 
 // Store holds objects in one namespace of a cluster.
@@ -175,7 +178,7 @@ func (s *Store) Get(ctx context.Context, name string) (store.Object, error) {
 // changed is repeated: nothing was written.
 func (s *Store) Put(ctx context.Context, name string, data []byte, tag store.Tag) (store.Tag, error) {
 	next, err := s.put(ctx, name, data, tag)
-	for apierrors.IsConflict(err) {
+	for n := 1; n < maxConflicts && apierrors.IsConflict(err); n++ {
 		next, err = s.put(ctx, name, data, tag)
 	}
 	if err != nil {

@@ -32,26 +32,35 @@ func TestAnAnnotationIsNoWrite(t *testing.T) {
 	s := k.open(t)
 	tag, err := s.Create(t.Context(), "one", []byte("first"))
 	require.NoError(t, err)
-	k.mu.Lock()
-	k.edit()
 	edits := 3
-	k.before = func(r *http.Request) int {
-		if r.Method == http.MethodPut && edits > 0 {
-			edits--
-			k.edit()
+	k.locked(func() {
+		k.edit()
+		k.before = func(r *http.Request) int {
+			if r.Method == http.MethodPut && edits > 0 {
+				edits--
+				k.edit()
+			}
+			return 0
 		}
-		return 0
-	}
-	k.mu.Unlock()
+	})
 	found, err := s.Get(t.Context(), "one")
 	require.NoError(t, err)
 	require.Equal(t, tag, found.Tag)
 	_, err = s.Put(t.Context(), "one", []byte("second"), tag)
 	require.NoError(t, err)
-	require.Zero(t, edits)
-	require.NotEmpty(t, k.maps[objectName("one")].Annotations)
+	k.locked(func() {
+		require.Zero(t, edits)
+		require.NotEmpty(t, k.maps[objectName("one")].Annotations)
+	})
+	found, err = s.Get(t.Context(), "one")
+	require.NoError(t, err)
 	_, err = s.Put(t.Context(), "one", []byte("third"), tag)
 	require.ErrorIs(t, err, store.ErrChanged)
+
+	k.locked(func() { edits = 1000 })
+	_, err = s.Put(t.Context(), "one", []byte("third"), found.Tag)
+	require.ErrorContains(t, err, "the object has been modified")
+	require.NotErrorIs(t, err, store.ErrChanged)
 }
 
 // A request is sent once. A second put after a lost response would be refused, and the election
@@ -63,23 +72,19 @@ func TestNoRequestIsRepeated(t *testing.T) {
 	s := k.open(t)
 	tag, err := s.Create(t.Context(), "one", []byte("first"))
 	require.NoError(t, err)
-	k.mu.Lock()
-	k.requests, k.after = nil, func(r *http.Request) bool { return r.Method != http.MethodPut }
-	k.mu.Unlock()
+	k.locked(func() { k.requests, k.after = nil, func(r *http.Request) bool { return r.Method != http.MethodPut } })
 	_, err = s.Put(t.Context(), "one", []byte("second"), tag)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, store.ErrChanged)
 	require.NotErrorIs(t, err, store.ErrNotFound)
-	require.Equal(t, []string{"GET", "PUT"}, k.requests)
+	k.locked(func() { require.Equal(t, []string{"GET", "PUT"}, k.requests) })
 
 	for _, status := range []int{429, 500, 503, 504} {
-		k.mu.Lock()
-		k.requests, k.before = nil, func(*http.Request) int { return status }
-		k.mu.Unlock()
+		k.locked(func() { k.requests, k.before = nil, func(*http.Request) int { return status } })
 		_, err = s.Get(t.Context(), "one")
 		require.Error(t, err)
 		require.NotErrorIs(t, err, store.ErrNotFound)
-		require.Equal(t, []string{"GET"}, k.requests, status)
+		k.locked(func() { require.Equal(t, []string{"GET"}, k.requests, status) })
 	}
 }
 
@@ -89,9 +94,11 @@ func TestG4NothingElseDeletesACheckpoint(t *testing.T) {
 	k := serve(t)
 	_, err := k.open(t).Create(t.Context(), "shop.events.json", []byte("{}"))
 	require.NoError(t, err)
-	for name, m := range k.maps {
-		require.Equal(t, meta.ObjectMeta{Name: name, ResourceVersion: "1", Labels: map[string]string{Label: "true"}}, m.ObjectMeta)
-	}
+	k.locked(func() {
+		for name, m := range k.maps {
+			require.Equal(t, meta.ObjectMeta{Name: name, ResourceVersion: "1", Labels: map[string]string{Label: "true"}}, m.ObjectMeta)
+		}
+	})
 }
 
 func TestG6AnObjectThatIsTooLargeIsRefused(t *testing.T) {
@@ -118,7 +125,7 @@ func TestG6AChangedConfigMapIsNoRecord(t *testing.T) {
 	s := k.open(t)
 	tag, err := s.Create(t.Context(), "one", []byte("first"))
 	require.NoError(t, err)
-	k.maps[objectName("one")].Data = nil
+	k.locked(func() { k.maps[objectName("one")].Data = nil })
 	_, err = s.Get(t.Context(), "one")
 	require.ErrorContains(t, err, "lacks its name or its tag")
 	_, err = s.Put(t.Context(), "one", []byte("second"), tag)
@@ -141,9 +148,7 @@ func TestDoctorNamesTheRightsThatAreMissing(t *testing.T) {
 	k := serve(t)
 	s := k.open(t)
 	require.NoError(t, s.Check(t.Context()))
-	k.mu.Lock()
-	k.denied = "update"
-	k.mu.Unlock()
+	k.locked(func() { k.denied = "update" })
 	require.ErrorContains(t, s.Check(t.Context()), "may not update configmaps in the namespace shop")
 }
 

@@ -51,6 +51,13 @@ func (k *standIn) open(t *testing.T) *Store {
 	return s
 }
 
+// locked calls f while no request is handled.
+func (k *standIn) locked(f func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f()
+}
+
 func (k *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
