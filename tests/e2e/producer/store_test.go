@@ -65,8 +65,9 @@ func (d dead) Put(ctx context.Context, name string, data []byte, tag store.Tag) 
 	return d.Store.Put(ctx, name, data, tag)
 }
 
-// G4: the lease of a lost leader stays in a store for ever. The operator's commands watch the record
-// before they name a leader. A record that is lost with everything else brings no epoch back.
+// G4: the lease of a lost leader stays in a store for ever. The operator's commands watch the
+// record before they name a leader. A record that is lost with everything else brings no epoch
+// back.
 func TestG4AStoreWhoseLeaderIsLost(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		v := withVault(w)
@@ -110,8 +111,8 @@ func (s *small) Put(ctx context.Context, name string, data []byte, tag store.Tag
 	return s.Memory.Put(ctx, name, data, tag)
 }
 
-// G6: a record that the store cannot hold, because of an event's long _id, stops the stream with the
-// event's position. Otherwise every leader would end at its fence, for ever.
+// G6: a record that the store cannot hold, because of an event's long _id, stops the stream with
+// the event's position. Otherwise every leader would end at its fence, for ever.
 func TestG6ARecordThatIsTooLargeForItsStoreStopsTheStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		s := &small{}
