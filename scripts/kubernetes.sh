@@ -14,7 +14,7 @@ programs=bin/kubernetes
 
 home=$(mktemp -d)
 stop() {
-  kill $(jobs -p) 2>/dev/null || true
+  jobs -p | xargs -r kill 2>/dev/null || true
   wait
   rm -rf "$home"
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,4 +108,4 @@ func TestG4AStalePrimaryOfTheCheckpointMakesNoLeader(t *testing.T) {
 	})
 }
 
-func countOf(text, part string) int { return bytes.Count([]byte(text), []byte(part)) }
+func countOf(text, part string) int { return strings.Count(text, part) }
