@@ -92,7 +92,7 @@ func TestTimesOfLeadershipMustKeepTheirDistance(t *testing.T) {
 		"a poll slower than the takeover":    {"STANDBY_POLL": "6s"},
 		"a lease of no whole seconds":        {"LEASE_DURATION": "15500ms"},
 		"a lease above Azure's bound":        {"LEASE_DURATION": "61s"},
-		"a takeover nobody knows":            {"LEASE_TAKEOVER": "never"},
+		"an unknown takeover":                {"LEASE_TAKEOVER": "never"},
 		"a start without its time":           {"START_FROM": "timestamp"},
 		"a time without its start":           {"START_AT": "2026-01-01T00:00:00Z"},
 		"a time for what waits":              {"START_FROM": "checkpoint", "START_AT": "2026-01-01T00:00:00Z"},
@@ -139,7 +139,7 @@ func TestRequiredSettingsMustNotBeEmpty(t *testing.T) {
 	_, err := LoadConfig()
 	require.EqualError(t, err, "1 setting must be fixed:\n  - ORDERS_MONGODB_COLLECTION: is required and empty")
 	var none Config
-	require.ErrorContains(t, none.Validate(), "MONGODB_COLLECTION: is required and not set", "whoever makes a Config in Go is told, too")
+	require.ErrorContains(t, none.Validate(), "MONGODB_COLLECTION: is required and not set", "a Config made in Go is checked, too")
 }
 
 func TestNamesThatMongoDBRefusesAreRefusedAtTheStart(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func raw(t testing.TB, v any) bson.Raw {
 	t.Helper()
@@ -178,7 +178,7 @@ func TestG6WhatCannotBeReadIsRefusedWithItsReason(t *testing.T) {
 		"a version of text":     {property("version", "7"), envelope.ReasonInvalidProperty, "version"},
 		"an unknown operation":  {property("operation", "merge"), envelope.ReasonInvalidProperty, "merge"},
 		"an empty subject":      {property("cloudEvents_subject", ""), envelope.ReasonInvalidProperty, "cloudEvents_subject"},
-		"a time that is none":   {property("cloudEvents_time", "yesterday"), envelope.ReasonInvalidProperty, "cloudEvents_time"},
+		"an invalid time":       {property("cloudEvents_time", "yesterday"), envelope.ReasonInvalidProperty, "cloudEvents_time"},
 		"another content type":  {contentType("text/plain"), envelope.ReasonUnknownContentType, "text/plain"},
 		"a broken content type": {contentType(";"), envelope.ReasonUnknownContentType, "malformed"},
 		"a garbage body":        {func(r *m) { r.Body = []byte("garbage") }, envelope.ReasonUndecodableBody, "7 bytes"},

@@ -21,7 +21,7 @@ func TestPartialReturnsWhatCanBeRead(t *testing.T) {
 		{"a row of an unknown kind", "order-1", map[string]any{propSnapshot: "later"}, Change{MessageID: "m", Aggregate: "order-1"}},
 		{"wrong types are nothing", "order-1", map[string]any{propSubject: 5, propPosition: 6, propVersion: "seven"}, Change{MessageID: "m", Aggregate: "order-1"}},
 		{"the session's aggregate", "order-1", nil, Change{MessageID: "m", Aggregate: "order-1"}},
-		{"a session that is called a bucket and is none", "bucket-of-flowers", nil, Change{MessageID: "m", Aggregate: "bucket-of-flowers"}},
+		{"a session with a name like that of a bucket", "bucket-of-flowers", nil, Change{MessageID: "m", Aggregate: "bucket-of-flowers"}},
 		{"a session that others share", Buckets(9).Session("order-1"), nil, Change{MessageID: "m"}},
 		{"a session of a long id", SessionID(strings.Repeat("x", 500)), nil, Change{MessageID: "m"}},
 	} {

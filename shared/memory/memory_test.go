@@ -18,7 +18,7 @@ func TestTheLimitIsTheContainers(t *testing.T) {
 		"none, in version 1":       {"", "9223372036854771712\n", 0},
 		"no control group":         {"", "", 0},
 		"version 2 before 1":       {"1000\n", "2000\n", 1000},
-		"what nobody can read":     {"much\n", "", 0},
+		"an unreadable value":      {"much\n", "", 0},
 		"none in 2, whatever in 1": {"max\n", "2000\n", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -50,7 +50,7 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 	case plan.Rewind:
 		w.work.Go(func() { w.rewind(step) })
 	default:
-		w.Errorf("nobody knows what to do for %s", step.Kind)
+		w.Errorf("no code handles %s", step.Kind)
 	}
 }
 

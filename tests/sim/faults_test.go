@@ -168,7 +168,7 @@ func (w *world) fault(a *agenda, step plan.Step) {
 	case plan.FailAnswers, plan.KillProgram, plan.PoisonProgram:
 		w.programFault(a, step)
 	default:
-		w.Errorf("nobody knows what to do for %s", step.Kind)
+		w.Errorf("no code handles %s", step.Kind)
 	}
 }
 
@@ -217,7 +217,7 @@ func (w *world) faultOf(a *agenda, s *slot, i *instance, step plan.Step) {
 		i.blob.Delay(step.Times)
 		w.later(a, d, func() { i.blob.Heal() })
 	default:
-		w.Errorf("nobody knows what to do for %s", step.Kind)
+		w.Errorf("no code handles %s", step.Kind)
 	}
 }
 
@@ -235,7 +235,7 @@ func (w *world) inHand(a *agenda, s *slot, step plan.Step) {
 			break
 		}
 		if time.Now().After(end) {
-			w.trace.add("nobody had anything to do")
+			w.trace.add("no service had anything to do")
 			return
 		}
 	}

@@ -46,7 +46,7 @@ func (w *world) refuse(a *agenda, step plan.Step) {
 		w.injected = append(w.injected, end)
 		w.later(a, d, end)
 	default:
-		w.Errorf("nobody knows what to do for %s", step.Kind)
+		w.Errorf("no code handles %s", step.Kind)
 	}
 }
 

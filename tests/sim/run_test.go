@@ -44,7 +44,7 @@ func (w *world) whole(harm func()) {
 		w.settle()
 		w.settleVersions()
 	} else {
-		w.record.Note(func(run *checker.Run) { run.Unrest = "nobody leads" })
+		w.record.Note(func(run *checker.Run) { run.Unrest = "no producer leads" })
 	}
 	w.stopAll()
 	w.endPrograms()

@@ -56,7 +56,7 @@ func (w *world) usedUp(step plan.Step) {
 	case plan.Deadly, plan.LastDeadly:
 		kind = deadly
 	default:
-		w.Errorf("nobody knows what to do for %s", step.Kind)
+		w.Errorf("no code handles %s", step.Kind)
 	}
 	w.work.Go(func() { w.around(w.Context(), step, kind) })
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/oplog"
@@ -91,6 +90,8 @@ func (c *cursor) follow(ctx context.Context) error {
 		return err
 	}
 	defer closeCursor(ctx, stream)
+	answers := &responses{stream: stream, batch: c.batch}
+	defer answers.stop()
 	c.reader.open.Store(true)
 	c.reader.current.Store(0)
 	defer c.reader.open.Store(false)
@@ -111,12 +112,12 @@ func (c *cursor) follow(ctx context.Context) error {
 		begun = true
 	}
 	for {
-		asked := stream.RemainingBatchLength() == 0
-		there, err := c.next(ctx, stream)
+		asked := !answers.more()
+		event, err := c.next(ctx, answers)
 		if err != nil {
 			return err
 		}
-		if !begun && !there && !requested {
+		if !begun && event == nil && !requested {
 			requested = true // from now on: that the first batch is empty was the answer to the opening
 			continue
 		}
@@ -142,18 +143,15 @@ func (c *cursor) follow(ctx context.Context) error {
 				return err
 			}
 		}
-		if there {
+		if event != nil {
 			c.held = nil
 			c.fresh, c.confirmed = false, true // an event proves that the server found the resume point
-			if number, changed := c.batch.record(len(stream.Current)); changed {
-				stream.SetBatchSize(number)
-			}
 			if asked {
-				if _, err := c.readChunk(ctx, tokenTime(stream.Current.Lookup("_id").Document())); err != nil {
+				if _, err := c.readChunk(ctx, tokenTime(event.Lookup("_id").Document())); err != nil {
 					return err
 				}
 			}
-			invalidated, err := c.take(ctx, stream.Current)
+			invalidated, err := c.take(ctx, event)
 			if err != nil || invalidated {
 				return err
 			}
@@ -168,7 +166,7 @@ func (c *cursor) follow(ctx context.Context) error {
 		if !c.confirmed {
 			continue
 		}
-		c.reader.current.Store(time.Now().UnixNano())
+		c.reader.current.Store(answers.latest.arrived.UnixNano())
 		if err := c.idleOrChunk(ctx, stream.ResumeToken()); err != nil {
 			return err
 		}
@@ -217,22 +215,21 @@ func (c *cursor) confirm(ctx context.Context) error {
 	return nil
 }
 
-// next advances to the next event, if there is one. If the last response is used up, it requests
-// another.
-func (c *cursor) next(ctx context.Context, stream *mongo.ChangeStream) (there bool, err error) {
-	if stream.RemainingBatchLength() > 0 {
-		return stream.TryNext(ctx), stream.Err()
-	}
-	requested := time.Now()
-	err = c.request(ctx, func(ctx context.Context) error {
-		there = stream.TryNext(ctx)
-		return stream.Err()
-	})
-	if err != nil || there {
+// next returns the next event, or nil if the response has none. If the last response is used up, it
+// waits for another.
+func (c *cursor) next(ctx context.Context, answers *responses) (event bson.Raw, err error) {
+	if !answers.more() {
+		answers.request(ctx)
+		err := c.request(ctx, answers.await)
+		if err == nil && !answers.more() {
+			return nil, c.empties.pause(ctx, answers.latest.arrived.Sub(answers.latest.began))
+		}
 		c.empties.early = 0
-		return there, err
+		if err != nil {
+			return nil, err
+		}
 	}
-	return false, c.empties.pause(ctx, time.Since(requested))
+	return answers.next(ctx, c.confirmed)
 }
 
 // emptyResponses counts consecutive responses that are empty and early, and pauses after several: a

@@ -51,7 +51,7 @@ func TestG6TheErrorTable(t *testing.T) {
 		{"MongoDB: the opening was interrupted by a shutdown", 11600, beginning, reopen},
 		{"an election", 10107, reopening, reopen},
 		{"a killed cursor", 43, open, reopen},
-		{"a code that nobody knows", 4711, reopening, reopen},
+		{"an unknown code", 4711, reopening, reopen},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			err := fmt.Errorf("wrapped: %w", mongo.CommandError{Code: c.code})

@@ -128,6 +128,6 @@ func TestMisleadingValuesAreCountedAndLoggedOnce(t *testing.T) {
 		}
 	}
 	require.InDelta(t, 6, testutil.ToFloat64(m.unread), 0)
-	require.InDelta(t, 5, testutil.ToFloat64(m.conflicting), 0, "all but the first, of which nobody could know")
+	require.InDelta(t, 5, testutil.ToFloat64(m.conflicting), 0, "all but the first, of which nothing was known")
 	require.Equal(t, 2, strings.Count(log.String(), "logged once"))
 }

@@ -68,7 +68,7 @@ func testSteps(t *testing.T, s, other store.Store) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 	_, err = other.Put(ctx, name, []byte("deleted"), second)
 	require.ErrorIs(t, err, store.ErrNotFound)
-	_, err = s.Create(ctx, name, []byte("anew"))
+	_, err = s.Create(ctx, name, []byte("again"))
 	require.NoError(t, err)
 	_, err = other.Put(ctx, name, []byte("of the object before"), second)
 	require.ErrorIs(t, err, store.ErrChanged)

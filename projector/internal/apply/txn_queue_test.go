@@ -47,7 +47,7 @@ func TestG5AStuckTransactionDelaysNoOther(t *testing.T) {
 			turns.enter(t.Context())()
 		}
 		first, second := turns.enter(t.Context()), turns.enter(t.Context())
-		require.Zero(t, time.Since(asked), "none has met another one for long: nobody waits")
+		require.Zero(t, time.Since(asked), "none has met another one for long, so none waits")
 		first()
 		second()
 	})

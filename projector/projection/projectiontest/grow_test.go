@@ -81,7 +81,7 @@ func TestDocumentsThatGrowWithoutBoundAreFound(t *testing.T) {
 			code(func(e projection.Event) ([]projection.Write, error) {
 				currency := e.Document().Lookup("data", "currency").StringValue()
 				if currency != "EUR" {
-					return nil, projection.Permanent(errors.New("the currency is none"))
+					return nil, projection.Permanent(errors.New("the currency is missing"))
 				}
 				return []projection.Write{projection.Update("c", "all", projection.Inc("currency."+currency, 1))}, nil
 			}), nil,

@@ -394,7 +394,7 @@ func theirsIsUnfit(t *testing.T, c command) {
 	}
 	for name, test := range map[string]struct{ uri, database, collection, says string }{
 		"no URI":         {"postgres://user:secret@db", "app", "orders", "MONGODB_URI: is not a MongoDB connection string"},
-		"nobody there":   {"mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=300", "app", "orders", "no MongoDB answers at 127.0.0.1:1"},
+		"no server":      {"mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=300", "app", "orders", "no MongoDB answers at 127.0.0.1:1"},
 		"another set":    {strings.Replace(th.uri, "rs0", "rs9&serverSelectionTimeoutMS=300", 1), "app", "orders", `answers as a member of the replica set "rs0"`},
 		"no replica set": {standalone(t), "app", "orders", "the server is no replica set"},
 		"no replica set, although the URI names one": {

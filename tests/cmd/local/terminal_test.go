@@ -145,9 +145,9 @@ func firstContact(t *testing.T, c command) {
 	require.NotContains(t, s.written.String(), "lag        -")
 }
 
-// followsWhereReplacementsAreAccepted: with ON_COLLECTION_REPLACED=continue, which the error of the
-// other test names, the run goes on with the collection that $out or renameCollection has put in
-// the place.
+// followsWhereReplacementsAreAccepted checks that with ON_COLLECTION_REPLACED=continue, which the
+// error of the other test names, the run continues with the collection that $out or
+// renameCollection has put in place of the watched one.
 func followsWhereReplacementsAreAccepted(t *testing.T, c command) {
 	th := newTheirs(t)
 	db := th.client.Database("app")

@@ -97,7 +97,7 @@ func TestG6AStreamThatFailsStopsAloneAndComesBack(t *testing.T) {
 		w.Leads("a")
 		w.Insert("order-1")
 		w.Published()
-		w.Eventually("the failure is told", func() bool {
+		w.Eventually("the failure is reported", func() bool {
 			return strings.Contains(p.Log.Text(), `"the stream has failed and will be restarted; the other streams continue"`) &&
 				strings.Contains(p.Log.Text(), `"stream":"shop.payments","role":"failed","error":"`)
 		})

@@ -251,7 +251,7 @@ func TestTraceThatIsNotSampledMakesNoSpans(t *testing.T) {
 }
 
 // A collector that refuses, or does not exist, costs spans and nothing else.
-func TestTracesThatNobodyTakesHurtNothing(t *testing.T) {
+func TestTracesWithoutACollectorHurtNothing(t *testing.T) {
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no", http.StatusForbidden)
 	}))
@@ -262,7 +262,7 @@ func TestTracesThatNobodyTakesHurtNothing(t *testing.T) {
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) { <-ended }))
 	t.Cleanup(silent.Close)
 	t.Cleanup(func() { close(ended) })
-	for name, endpoint := range map[string]string{"refused": refusing.URL, "nobody there": gone.URL, "never answered": silent.URL} {
+	for name, endpoint := range map[string]string{"refused": refusing.URL, "no server": gone.URL, "never answered": silent.URL} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
 			traced(t, []any{bson.D{{Key: "aggregateId", Value: "a"}}, bson.D{{Key: "aggregateId", Value: "b"}}})

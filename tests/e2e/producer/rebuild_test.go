@@ -45,16 +45,16 @@ func TestG1G3ANewReadModelIsBuiltBesideTheOldOne(t *testing.T) {
 		w.Completed(50)
 		require.EqualValues(w, 50, documents(w, "orders"))
 
-		const anew = "anew"
+		const rebuilt = "rebuilt"
 		a.End()
 		require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
-			Name: anew, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
+			Name: rebuilt, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
 		}))
 		done := operate(w, "token", "rewind", "--to", beginning.UTC().Format(time.RFC3339))
 		require.Zero(w, done.Code, done.Err)
 		b := w.StartProducer("b", nil)
 		fresh := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
-			c.Subscription, c.Projection, c.MirrorCollection = anew, "mirror", "orders-2"
+			c.Subscription, c.Projection, c.MirrorCollection = rebuilt, "mirror", "orders-2"
 		})
 		w.InsertMany(10, 5)
 		w.Eventually("the new read model has everything", func() bool { return documents(w, "orders-2") == 60 })
@@ -93,15 +93,15 @@ func TestG6AParkedMessageWithoutVersionsComesToANewReadModel(t *testing.T) {
 		a.End()
 		accept()
 
-		const anew = "anew"
+		const rebuilt = "rebuilt"
 		require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
-			Name: anew, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
+			Name: rebuilt, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
 		}))
 		done := operate(w, "token", "rewind", "--to", beginning.UTC().Format(time.RFC3339))
 		require.Zero(w, done.Code, done.Err)
 		b := w.StartProducer("b", park)
 		fresh := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
-			c.Subscription, c.Projection, c.MirrorCollection = anew, "mirror", "orders-2"
+			c.Subscription, c.Projection, c.MirrorCollection = rebuilt, "mirror", "orders-2"
 		})
 		w.Eventually("the new read model has everything", func() bool { return documents(w, "orders-2") == 3 })
 		w.Pass(time.Minute)

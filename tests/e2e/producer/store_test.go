@@ -65,9 +65,9 @@ func (d dead) Put(ctx context.Context, name string, data []byte, tag store.Tag) 
 	return d.Store.Put(ctx, name, data, tag)
 }
 
-// G4: the lease of a lost leader stays in a store for ever. The operator's commands watch the
-// record before they name a leader. A record that is lost with everything else brings no epoch
-// back.
+// G4: the lease of a lost leader stays in a store for ever, so the operator's commands watch the
+// record before they name a leader. After the record and everything else in the store was lost, no
+// epoch is used a second time.
 func TestG4AStoreWhoseLeaderIsLost(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		v := withVault(w)

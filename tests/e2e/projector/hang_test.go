@@ -19,7 +19,7 @@ import (
 // A commit that MongoDB leaves unanswered delays the projector's stop, and the projector that
 // applies the messages after it, by at most APPLY_TIMEOUT. It is never followed by an abort, which
 // on a sharded cluster could undo a part of it.
-func TestACommitWithoutAnAnswerKeepsNobodyWaiting(t *testing.T) {
+func TestACommitWithoutAnAnswerDelaysAStopByItsTimeout(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		var mu sync.Mutex
 		var ends []string // the commands that end transactions; guarded by mu

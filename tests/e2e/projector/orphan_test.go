@@ -39,22 +39,22 @@ func openTransaction(w *world.World, app string) *driver.Session {
 
 // G5: MongoDB keeps the transaction of a killed projector, and refuses other writes to its
 // documents, for a minute. The running projectors end it once it has been idle for a while.
-func TestG5ATransactionThatIsLeftOpenHoldsNobodyUp(t *testing.T) {
+func TestG5ATransactionThatIsLeftOpenHoldsUpNoOther(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		session := holding(w, "sluice-projector")
 		began := time.Now()
 		publishTogether(w, event("b", 1, "T"), event("c", 1, "T"))
 		w.Completed(3)
-		require.Greater(w, time.Since(began), time.Second, "the transaction was in nobody's way")
+		require.Greater(w, time.Since(began), time.Second, "the transaction blocked no write")
 		require.Less(w, time.Since(began), 5*time.Second)
 		require.Equal(w, 3, total(w))
-		require.Error(w, session.CommitTransaction(w.Context()), "whoever is there after all is told")
+		require.Error(w, session.CommitTransaction(w.Context()), "its owner, if it is still there, gets an error")
 	})
 }
 
 // G5: the same if an index is built or a validator changed in the meantime: that command waits for
 // the transaction, and all writes of the collection wait for the command.
-func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsNobodyUp(t *testing.T) {
+func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsUpNoOther(t *testing.T) {
 	for _, command := range []bson.D{
 		{{Key: "collMod", Value: "totals"}, {Key: "validator", Value: bson.D{{Key: "none", Value: nil}}}},
 		{{Key: "createIndexes", Value: "totals"}, {Key: "indexes", Value: bson.A{bson.D{{Key: "key", Value: bson.D{{Key: "a", Value: 1}}}, {Key: "name", Value: "a"}}}}},
@@ -68,7 +68,7 @@ func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsNobodyUp(t *testing.T) {
 				began := time.Now()
 				publishTogether(w, event("b", 1, "T"), event("c", 1, "T"))
 				w.Completed(3)
-				require.Greater(w, time.Since(began), time.Second, "the transaction was in nobody's way")
+				require.Greater(w, time.Since(began), time.Second, "the transaction blocked no write")
 				require.Less(w, time.Since(began), 6*time.Second)
 				require.NoError(w, <-answered)
 				require.Equal(w, 3, total(w))

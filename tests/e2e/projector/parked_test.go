@@ -199,7 +199,7 @@ func TestG5UndecodableParksWhatItNames(t *testing.T) {
 		deadLettered(w, 3)
 		_, err := p.End()
 		require.NoError(w, err)
-		require.Equal(w, 1, s.applied(w, "b"), "nobody can tell whose event it was")
+		require.Equal(w, 1, s.applied(w, "b"), "it is unknown whose event it was")
 		require.Equal(w, 1, s.applied(w, "a"))
 		require.Contains(w, p.Log.Text(), "its message names no aggregate")
 	})

@@ -158,7 +158,7 @@ func TestG3AGuardThatNamesNoStreamBelongsToTheFirstThatComes(t *testing.T) {
 		stands := guard(w, s.guards, "a")
 		require.Equal(w, "shop.events", stands.Lookup("stream").StringValue())
 		require.Equal(w, event("a", 6, "").Position, stands.Lookup("position").StringValue())
-		require.Zero(w, stands.Lookup("first").Type, "nobody knows where its count began")
+		require.Zero(w, stands.Lookup("first").Type, "it is unknown where its count began")
 		require.Equal(w, event("a", 2, "").Position, stands.Lookup("streams", "shop%2Epayments", "position").StringValue())
 	})
 }

@@ -31,7 +31,7 @@ type unsure struct{ projection.Projection }
 func (u unsure) Project(e projection.Event) ([]projection.Write, error) {
 	if e.Type == "Unlisted" {
 		time.Sleep(50 * time.Millisecond) // so that a test in which a caller retries without a pause ends as well
-		return nil, errors.New("refused for what it is, by a code that nobody listed")
+		return nil, errors.New("refused for what it is, by an unlisted code")
 	}
 	return u.Projection.Project(e)
 }
@@ -43,9 +43,9 @@ type unsureDocument struct {
 
 func (u unsureDocument) Collection() string { return u.one.Collection() }
 
-// G5: as many aggregates as there are workers fail, each for a reason of its own and without end.
-// The others continue, and eventually those are parked, with the error.
-func TestG5WhatFailsForReasonsOfItsOwnHoldsUpNobodyElse(t *testing.T) {
+// G5: as many aggregates as there are workers fail without end, each for a reason of its own. The
+// other aggregates continue. Eventually the failing ones are parked, with their errors.
+func TestG5AggregatesThatFailForDifferentReasonsHoldUpNoOther(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s = undecided(s)
 		for n := range 8 { // as many as MAX_SESSIONS

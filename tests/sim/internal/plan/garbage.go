@@ -38,7 +38,7 @@ type Garbage struct {
 func (g Garbage) String() string {
 	switch g.Form {
 	case Unnamed:
-		return fmt.Sprintf("a stranger sends %s, which names nobody, behind %d of 10 events of %s", g.ID, g.Before, g.Aggregate)
+		return fmt.Sprintf("a stranger sends %s, which names no aggregate, behind %d of 10 events of %s", g.ID, g.Before, g.Aggregate)
 	case BrokenBody:
 		return fmt.Sprintf("a stranger sends %s, an event of %s with a broken body%s", g.ID, g.Aggregate, killed(g.KilledDrops))
 	default:

@@ -44,7 +44,7 @@ func TestPlansAreKeptInFiles(t *testing.T) {
 	require.Len(t, kinds, 59, "every fault comes")
 }
 
-func TestPlansThatNobodyCanCarryOutAreRefused(t *testing.T) {
+func TestImpossiblePlansAreRefused(t *testing.T) {
 	t.Parallel()
 	whole := string(plan.Draw(3).Encode())
 	require.Contains(t, whole, `["events/hot-0 Kind`)

@@ -132,8 +132,8 @@ type Step struct {
 	// Takes means that the stranger acquires the lease that it has broken, or that the program has
 	// another declaration when it starts again.
 	Takes bool `json:"takes,omitempty"`
-	// Early waits only until the broker has accepted a message, which does not depend on what the
-	// projector sends to it, and when.
+	// Early waits only until the broker has accepted a message. That does not depend on what the
+	// projector sends to the broker, or when.
 	Early bool `json:"early,omitempty"`
 	// Answer is the answer to sends, which are not stored: released, modified, rejected with
 	// Condition, or [Detached] with it; of a [FailAnswers], the answer of a program.
@@ -211,7 +211,7 @@ func (s Step) String() string {
 	case SlowUpdates:
 		return fmt.Sprintf("MongoDB takes %s for each of %d updates", s.For, s.Times)
 	case RefuseUpdates:
-		return fmt.Sprintf("MongoDB refuses %d updates of projectors with a code that nobody knows", s.Times)
+		return fmt.Sprintf("MongoDB refuses %d updates of projectors with an unknown code", s.Times)
 	case LoseAnswers:
 		return fmt.Sprintf("lose %d answers of storage to %s", s.Times, s.Of)
 	case DelayRequests:

@@ -72,11 +72,11 @@ func TestSummaryOfFailure(t *testing.T) {
 func TestAFailedRunWithARightReadModelReportsBoth(t *testing.T) {
 	t.Parallel()
 	o := sample()
-	o.Failure = "The run was given up: nobody took over."
+	o.Failure = "The run was given up: no standby took over."
 	var b bytes.Buffer
 	o.Summary(&b)
 	require.Contains(t, b.String(), "FAILED, although 300 of 300 aggregates are right in the end")
-	require.Contains(t, b.String(), "nobody took over")
+	require.Contains(t, b.String(), "no standby took over")
 }
 
 func TestEveryKindOfFailureCounts(t *testing.T) {

@@ -172,8 +172,8 @@ func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
-// confirmPacks lets the leaders send packs, as an operator does after the readers were deployed,
-// and waits for as long as a leader may take to follow, which no status shows.
+// confirmPacks lets the leaders send packs, as an operator does after the readers were deployed.
+// It then waits as long as a leader may take to notice, because no status shows that.
 func (r *runner) confirmPacks(ctx context.Context) error {
 	if r.options.Pack != "auto" {
 		return nil
