@@ -54,8 +54,8 @@ func (v variation) events(given []projection.Event) []projection.Event {
 	return varied
 }
 
-// documentsOf returns the documents in an event's body that hold fields of the source's document. What
-// is written to their elements is written to the body.
+// documentsOf returns the documents in an event's body that hold fields of the source's document.
+// What is written to their elements is written to the body.
 func documentsOf(body bson.D) (all []bson.D) {
 	for _, part := range body {
 		document, _ := part.Value.(bson.D)
