@@ -82,15 +82,15 @@ type Delivery struct {
 	KeepsExpired bool // the broker dead-letters expired messages instead of dropping them
 }
 
-// Delivery asks the administration. If [WillNotTell] reports true for an error, a retry does not
-// help; [Untold] describes the error.
+// Delivery asks the administration. If [IsRefusal] reports true for an error, a retry does not
+// help; [WhyUnanswered] describes the error.
 func (e Entity) Delivery(ctx context.Context, client *admin.Client) (Delivery, error) {
 	var most *int32
 	var dead *bool
 	if e.Queue != "" {
 		queue, err := client.GetQueue(ctx, e.Queue, nil)
 		if err != nil {
-			return Delivery{}, err //nolint:wrapcheck // Untold describes it
+			return Delivery{}, err //nolint:wrapcheck // WhyUnanswered describes it
 		}
 		if queue != nil {
 			most, dead = queue.MaxDeliveryCount, queue.DeadLetteringOnMessageExpiration
@@ -98,7 +98,7 @@ func (e Entity) Delivery(ctx context.Context, client *admin.Client) (Delivery, e
 	} else {
 		subscription, err := client.GetSubscription(ctx, e.Topic, e.Subscription, nil)
 		if err != nil {
-			return Delivery{}, err //nolint:wrapcheck // Untold describes it
+			return Delivery{}, err //nolint:wrapcheck // WhyUnanswered describes it
 		}
 		if subscription != nil {
 			most, dead = subscription.MaxDeliveryCount, subscription.DeadLetteringOnMessageExpiration
@@ -151,17 +151,17 @@ func (e Entity) Storage(ctx context.Context, client *admin.Client) (s Storage, e
 	return s, nil
 }
 
-// WillNotTell reports whether a retry cannot get an answer: the caller lacks the permission, there
+// IsRefusal reports whether a retry cannot get an answer: the caller lacks the permission, there
 // is no administration, or it does not know the entity.
-func WillNotTell(err error) bool {
+func IsRefusal(err error) bool {
 	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		return refused.StatusCode < http.StatusInternalServerError && refused.StatusCode != http.StatusTooManyRequests && refused.StatusCode != http.StatusRequestTimeout
 	}
 	return errors.Is(err, ErrNotAdministered) || errors.Is(err, errNoEntity)
 }
 
-// Untold returns the reason why the administration did not answer a question, for people.
-func Untold(err error) string {
+// WhyUnanswered returns the reason why the administration did not answer a question, for people.
+func WhyUnanswered(err error) string {
 	refused, ok := errors.AsType[*azcore.ResponseError](err)
 	switch {
 	case !ok:

@@ -47,16 +47,16 @@ func isPermanent(condition amqp.ErrCond) bool {
 // [ErrUnknown]. It is [ErrObjection] as well if the broker closed the link, session or connection
 // for a reason other than routine maintenance or load.
 func transportError(err error) error {
-	said := remoteError(err)
-	if said == nil {
+	answer := remoteError(err)
+	if answer == nil {
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	switch said.Condition {
+	switch answer.Condition {
 	case amqp.ErrCondDetachForced, amqp.ErrCondConnectionForced, servicebus.CondServerBusy, amqp.ErrCondResourceLimitExceeded,
 		servicebus.CondOperationCancelled, servicebus.CondTimeout:
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	if isPermanent(said.Condition) {
+	if isPermanent(answer.Condition) {
 		return fmt.Errorf("%w: %w: %w", ErrUnknown, ErrPermanentObjection, err)
 	}
 	return fmt.Errorf("%w: %w: %w", ErrUnknown, ErrObjection, err)
@@ -65,11 +65,11 @@ func transportError(err error) error {
 // openError classifies an error of opening a link: it is [ErrBusy] if the broker opens none because
 // of its load.
 func openError(err error) error {
-	said := remoteError(err)
-	if said == nil {
-		said, _ = errors.AsType[*amqp.Error](err)
+	answer := remoteError(err)
+	if answer == nil {
+		answer, _ = errors.AsType[*amqp.Error](err)
 	}
-	if said != nil && said.Condition == servicebus.CondServerBusy {
+	if answer != nil && answer.Condition == servicebus.CondServerBusy {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return err
@@ -93,6 +93,6 @@ func remoteError(err error) *amqp.Error {
 // isSizeExceeded reports whether the message that was sent is larger than the link or the broker
 // accepts. It returns false for a link that was closed because of another lane's message.
 func isSizeExceeded(err error) bool {
-	said, ok := errors.AsType[*amqp.Error](err)
-	return ok && said.Condition == amqp.ErrCondMessageSizeExceeded && remoteError(err) == nil
+	answer, ok := errors.AsType[*amqp.Error](err)
+	return ok && answer.Condition == amqp.ErrCondMessageSizeExceeded && remoteError(err) == nil
 }

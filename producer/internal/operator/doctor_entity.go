@@ -16,8 +16,8 @@ func (s *doctor) examineEntity(ctx context.Context, e *checkup.Findings) {
 	defer cancel()
 	found, err := s.Entity.describe(ctx)
 	if err != nil {
-		e.OK(sessions, "unknown: %s; `projector doctor` tries them", azure.Untold(err))
-		e.OK(duplicates, "unknown: %s", azure.Untold(err))
+		e.OK(sessions, "unknown: %s; `projector doctor` tries them", azure.WhyUnanswered(err))
+		e.OK(duplicates, "unknown: %s", azure.WhyUnanswered(err))
 		return
 	}
 	const recreate = "recreate it: this can only be set when an entity is created; drain the old one first"

@@ -46,7 +46,7 @@ func (e *Entity) receivers(ctx context.Context) string {
 	names := append(found.sessions, found.none...)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%s and every subscription that it has (which those are, is not known here: %s)", e.Name, azure.Untold(err))
+		return fmt.Sprintf("%s and every subscription that it has (which those are, is not known here: %s)", e.Name, azure.WhyUnanswered(err))
 	case len(names) == 0:
 		return e.Name + ", which has no subscription"
 	}

@@ -74,7 +74,7 @@ func (s *Stream) PacksOn(ctx context.Context, o PacksOptions) error {
 	switch {
 	case err != nil && !o.RulesChecked:
 		return fmt.Errorf("%w: the rules of the subscriptions cannot be read: %s. A rule that selects by a property of an event would drop packs "+
-			"without a trace. Check that no subscription has one, then give --rules-checked", ErrRefused, azure.Untold(err))
+			"without a trace. Check that no subscription has one, then give --rules-checked", ErrRefused, azure.WhyUnanswered(err))
 	case rule != "":
 		return fmt.Errorf("%w: %s is not the true filter. It sees the properties of a pack and not those of its events, and would drop packs "+
 			"without a trace: remove the rule first", ErrRefused, rule)

@@ -76,8 +76,8 @@ func (l *lane) isolate(ctx context.Context, whole loadedBatch, why error) error 
 // batch which was refused although each of its messages was accepted.
 func (s *isolator) conclude(whole loadedBatch, why error) error {
 	p := s.lane.publisher
-	said, ok := errors.AsType[*amqp.Error](why)
-	tooLarge := ok && said.Condition == amqp.ErrCondMessageSizeExceeded
+	answer, ok := errors.AsType[*amqp.Error](why)
+	tooLarge := ok && answer.Condition == amqp.ErrCondMessageSizeExceeded
 	if s.wasSplit && !s.wasPending && !tooLarge {
 		explained, known := p.sessions.refused(len(whole.sessions), errors.Is(why, broker.ErrRefused))
 		if explained && !known {

@@ -56,23 +56,23 @@ func (e *Ended) ExitCode() int {
 // receives the leases that it held, by stream. An error is an [*Ended], or reports that the child
 // could not be started.
 func Run(ctx context.Context, command []string, release func(ended *Ended, held map[string]string)) error {
-	leases, tell, err := os.Pipe()
+	leases, report, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("open a pipe: %w", err)
 	}
 	defer func() { _ = leases.Close() }() // it was only read
 	ends, life, err := os.Pipe()
 	if err != nil {
-		return errors.Join(fmt.Errorf("open a pipe: %w", err), tell.Close())
+		return errors.Join(fmt.Errorf("open a pipe: %w", err), report.Close())
 	}
 	defer func() { _ = life.Close() }() // nothing is written to it
 
 	child := exec.Command(command[0], command[1:]...) //nolint:gosec,noctx // this program itself; ctx asks it to stop, in order
 	child.Env = append(os.Environ(), variable+"=1")
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-	child.ExtraFiles = []*os.File{tell, ends}
+	child.ExtraFiles = []*os.File{report, ends}
 	err = child.Start()
-	if err := errors.Join(err, tell.Close(), ends.Close()); err != nil {
+	if err := errors.Join(err, report.Close(), ends.Close()); err != nil {
 		return fmt.Errorf("start the producer's process: %w", err)
 	}
 	// an error means that it has ended

@@ -149,8 +149,8 @@ func classifyWrite(e mongo.WriteError) Class {
 // ambiguousDuplicate reports whether a duplicate key may be that of another unique index than
 // _id's, because the server does not name it.
 func ambiguousDuplicate(e mongo.WriteError) bool {
-	_, said := e.Raw.Lookup("keyPattern").DocumentOK()
-	return duplicateKeyCodes[e.Code] && !said
+	_, named := e.Raw.Lookup("keyPattern").DocumentOK()
+	return duplicateKeyCodes[e.Code] && !named
 }
 
 // Refused reports whether the server refused a command itself, because a right is missing or the

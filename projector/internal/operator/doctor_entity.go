@@ -21,8 +21,8 @@ func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) 
 		if p.Asks {
 			set = fmt.Sprintf("MAX_DELIVERIES is not set and taken for %d", p.MaxDeliveries)
 		}
-		found.OK(deliveries, "%s, and what the entity has is unknown: %s", set, azure.Untold(err))
-		found.OK(expiry, "unknown: %s", azure.Untold(err))
+		found.OK(deliveries, "%s, and what the entity has is unknown: %s", set, azure.WhyUnanswered(err))
+		found.OK(expiry, "unknown: %s", azure.WhyUnanswered(err))
 		return
 	}
 	switch most := d.Most; {

@@ -53,10 +53,10 @@ func (p *Projector) replay(
 	outcomes := slices.Clone(left)
 	shown := replayed{Aggregates: []replayedAggregate{}}
 	for _, o := range left {
-		told := replayedOf(o)
-		shown.Aggregates = append(shown.Aggregates, told)
+		entry := replayedOf(o)
+		shown.Aggregates = append(shown.Aggregates, entry)
 		if !r.json {
-			told.print(p.Out, replayer)
+			entry.print(p.Out, replayer)
 		}
 	}
 	count := 0
@@ -78,10 +78,10 @@ func (p *Projector) replay(
 				"`%s parked list` shows those that are parked", terminal.Printable(o.Aggregate), p.Program))
 			return
 		}
-		told := replayedOf(o)
-		shown.Aggregates = append(shown.Aggregates, told)
+		entry := replayedOf(o)
+		shown.Aggregates = append(shown.Aggregates, entry)
 		if !r.json { // at once: the next one may take long
-			told.print(p.Out, replayer)
+			entry.print(p.Out, replayer)
 		}
 		if o.Stuck != nil {
 			failures = append(failures, commandline.ErrFound)

@@ -35,8 +35,8 @@ func (p *Pipeline) MaxDeliveries() int {
 	if p.opts.MaxDeliveries > 0 {
 		return p.opts.MaxDeliveries
 	}
-	if said := p.askedDeliveries.Load(); said > 0 {
-		return int(said)
+	if asked := p.askedDeliveries.Load(); asked > 0 {
+		return int(asked)
 	}
 	return defaultMaxDeliveries
 }
@@ -61,14 +61,14 @@ func (p *Pipeline) askDeliveries(ctx context.Context) {
 			p.opts.Logger.Info("the entity's MaxDeliveryCount is known", telemetry.KeyDelivery, d.Most)
 			return
 		}
-		if !azure.WillNotTell(err) {
+		if !azure.IsRefusal(err) {
 			attempted()
 			err = backoff.Wait(ctx)
 		}
 	}
 	if ctx.Err() == nil {
 		p.opts.Logger.Info("MAX_DELIVERIES is not set, and the entity's MaxDeliveryCount is unknown: assuming the service's default",
-			telemetry.KeyDelivery, defaultMaxDeliveries, telemetry.KeyError, azure.Untold(err))
+			telemetry.KeyDelivery, defaultMaxDeliveries, telemetry.KeyError, azure.WhyUnanswered(err))
 	}
 }
 

@@ -74,9 +74,9 @@ func (s *amqpSession) failed(err error) {
 func answered(err error) bool {
 	_, closed := errors.AsType[*amqp.ConnError](err)
 	_, ended := errors.AsType[*amqp.SessionError](err)
-	_, said := errors.AsType[*amqp.Error](err)
+	_, answered := errors.AsType[*amqp.Error](err)
 	_, refused := errors.AsType[*servicebus.StatusError](err)
-	return !closed && (ended || said || refused)
+	return !closed && (ended || answered || refused)
 }
 
 // Receive waits for messages and returns those that have arrived, in order, at least one and at

@@ -70,8 +70,8 @@ func Check(t TB, p projection.Projection, events []projection.Event, want Docume
 	if log, ok := t.(interface {
 		Logf(format string, args ...any)
 	}); ok {
-		for _, said := range newKit(p, events, options).hot() {
-			log.Logf("projection %s: %s", p.Name(), said)
+		for _, warning := range newKit(p, events, options).hot() {
+			log.Logf("projection %s: %s", p.Name(), warning)
 		}
 	}
 }
