@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"iter"
 	"slices"
 	"time"
@@ -45,21 +44,6 @@ type fetchedBody struct {
 	message *azservicebus.ReceivedMessage
 	claim   *envelope.Claim
 	done    func() // frees the memory
-}
-
-// take returns the batch of the messages that were received, behind those that were deferred.
-// called is when they were requested. Errors: [sessions.ErrRelease].
-func (h *handler) take(ctx context.Context, called time.Time, messages []*azservicebus.ReceivedMessage) (*batch, error) {
-	b := h.decode(messages)
-	if err := h.refuse(ctx, b); err != nil {
-		return nil, err
-	}
-	b.spans = follow(ctx, h.opts.Tracer, h.opts.Entity.String(), called, b)
-	h.joined = h.deferred.len() > 0
-	b = join(h.deferred, b)
-	b.answers = h.answers
-	h.deferred = &batch{}
-	return b, nil
 }
 
 // decode reads the messages. A message that cannot be read is poison from the start, and so is one

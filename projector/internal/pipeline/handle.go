@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -11,6 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/remote"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
@@ -115,6 +118,21 @@ func (h *handler) receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 	return h.session.ReceiveWithin(ctx, max(time.Until(h.until), minWait), h.deferred.bytes(), room)
 }
 
+// take returns the batch of the messages that were received, behind those that were deferred.
+// called is when they were requested. Errors: [sessions.ErrRelease].
+func (h *handler) take(ctx context.Context, called time.Time, messages []*azservicebus.ReceivedMessage) (*batch, error) {
+	b := h.decode(messages)
+	if err := h.refuse(ctx, b); err != nil {
+		return nil, err
+	}
+	b.spans = follow(ctx, h.opts.Tracer, h.opts.Entity.String(), called, b)
+	h.joined = h.deferred.len() > 0
+	b = join(h.deferred, b)
+	b.answers = h.answers
+	h.deferred = &batch{}
+	return b, nil
+}
+
 // finish applies and settles a batch until all of its messages are decided, or what is undecided
 // waits, or must be delivered again. Decided messages are settled while the rest is tried again.
 func (h *handler) finish(receiving, applying context.Context, b *batch) error {
@@ -147,6 +165,99 @@ func (h *handler) finish(receiving, applying context.Context, b *batch) error {
 			return err
 		}
 	}
+}
+
+// write makes one attempt to write the batch, and settles what is decided. The error is why the
+// session cannot be handled any further.
+func (h *handler) write(receiving, applying context.Context, b *batch, s step) (attempt, error) {
+	if !s.parkFirst {
+		if err := h.pause(receiving, b, s.pause); err != nil {
+			return attempt{}, err
+		}
+	}
+	if err := h.ask(applying, b); err != nil {
+		if applying.Err() != nil {
+			err = context.Cause(applying)
+			return attempt{}, err
+		}
+		return attempt{made: true, away: err}, nil
+	}
+	a := h.apply(applying, b)
+	if applying.Err() != nil {
+		return a, context.Cause(applying)
+	}
+	if err := h.completing.wait(); err != nil {
+		return a, err
+	}
+	if s.parkFirst {
+		if err := h.pause(receiving, b, s.pause); err != nil {
+			return a, err
+		}
+	}
+	if err := h.settle(receiving, applying, b); err != nil {
+		return a, err
+	}
+	if a.err == nil {
+		b.dropBody()
+	}
+	return a, nil
+}
+
+// pause delays messages that were delivered often, while their session is kept without a worker and
+// its lock is renewed. After an error the session must be released: its messages are then delivered
+// again, and no delivery count rises.
+func (h *handler) pause(receiving context.Context, b *batch, longest time.Duration) error {
+	if longest == 0 {
+		return nil
+	}
+	wait := longest/2 + rand.N(longest/2)
+	h.opts.Logger.Warn("messages are delivered again and again, because their session's lock was lost each time: waiting before this delivery",
+		telemetry.KeySession, h.session.ID(), telemetry.KeyDelivery, b.deliveries, telemetry.KeyWait, wait.Milliseconds())
+	if err := h.session.Yield(receiving, b.bytes(), func(bool) { _ = retry.Sleep(receiving, wait) }); err != nil {
+		return fmt.Errorf("stop with messages in hand: %w", err)
+	}
+	return nil
+}
+
+// apply makes one attempt to write the batch, within ApplyTimeout.
+func (h *handler) apply(applying context.Context, b *batch) attempt {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(applying, h.opts.ApplyTimeout)
+	defer cancel()
+	span := b.spans.applying(ctx)
+	a := attempt{made: true, limit: b.limit, tried: b.tries()}
+	a.failures, a.err = h.opts.Applier.Apply(ctx, h.session.ID(), h.attempt(b), b.changes, b.results)
+	a.timedOut = a.err != nil && ctx.Err() != nil
+	endSpan(span, a.err)
+	b.spans.decided(b)
+	h.metrics.applied(b, time.Since(start), a)
+	h.metrics.projectionsHanging.Set(float64(h.opts.Applier.Hanging()))
+	return a
+}
+
+// attempt selects what to try, with the answers of a program. A failure is returned once: the next
+// attempt asks again.
+func (h *handler) attempt(b *batch) apply.Attempt {
+	a := apply.Attempt{Limit: b.limit, PerAggregate: b.perAggregate, Skip: b.skip}
+	for i, m := range b.messages {
+		if name := b.changes[i].Aggregate; m.DeliveryCount > 1 && b.results[i].Kind == apply.Pending && !slices.Contains(a.Redelivered, name) {
+			a.Redelivered = append(a.Redelivered, name)
+		}
+	}
+	if b.answers == nil {
+		return a
+	}
+	a.Answer = func(i int) (writes []projection.Write, answered bool, err error) {
+		answer := b.answers.get(b.messages[i])
+		switch {
+		case answer == nil:
+			return nil, false, nil
+		case answer.Err != nil && !errors.Is(answer.Err, projection.ErrPermanent):
+			b.answers.drop(b.messages[i])
+		}
+		return projection.Renamed(h.opts.Projection, answer.Writes), true, answer.Err
+	}
+	return a
 }
 
 // fetch gets the body of a change, while other sessions are handled. A body that is gone or corrupt
