@@ -90,8 +90,8 @@ func (c *cursor) follow(ctx context.Context) error {
 		return err
 	}
 	defer closeCursor(ctx, stream)
-	answers := &responses{stream: stream, batch: c.batch}
-	defer answers.stop()
+	events := &responses{stream: stream, batch: c.batch}
+	defer events.stop()
 	c.reader.open.Store(true)
 	c.reader.current.Store(0)
 	defer c.reader.open.Store(false)
@@ -112,8 +112,8 @@ func (c *cursor) follow(ctx context.Context) error {
 		begun = true
 	}
 	for {
-		asked := !answers.more()
-		event, err := c.next(ctx, answers)
+		asked := !events.more()
+		event, err := c.next(ctx, events)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (c *cursor) follow(ctx context.Context) error {
 		if !c.confirmed {
 			continue
 		}
-		c.reader.current.Store(answers.latest.arrived.UnixNano())
+		c.reader.current.Store(events.latest.arrived.UnixNano())
 		if err := c.idleOrChunk(ctx, stream.ResumeToken()); err != nil {
 			return err
 		}
@@ -217,19 +217,19 @@ func (c *cursor) confirm(ctx context.Context) error {
 
 // next returns the next event, or nil if the response has none. If the last response is used up, it
 // waits for another.
-func (c *cursor) next(ctx context.Context, answers *responses) (event bson.Raw, err error) {
-	if !answers.more() {
-		answers.request(ctx)
-		err := c.request(ctx, answers.await)
-		if err == nil && !answers.more() {
-			return nil, c.empties.pause(ctx, answers.latest.arrived.Sub(answers.latest.began))
+func (c *cursor) next(ctx context.Context, events *responses) (event bson.Raw, err error) {
+	if !events.more() {
+		events.request(ctx)
+		err := c.request(ctx, events.await)
+		if err == nil && !events.more() {
+			return nil, c.empties.pause(ctx, events.latest.arrived.Sub(events.latest.began))
 		}
 		c.empties.early = 0
 		if err != nil {
 			return nil, err
 		}
 	}
-	return answers.next(ctx, c.confirmed)
+	return events.next(ctx, c.confirmed)
 }
 
 // emptyResponses counts consecutive responses that are empty and early, and pauses after several: a
