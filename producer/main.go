@@ -62,7 +62,6 @@ func publishStreams(ctx context.Context, cfgs []Config, opts Options, out io.Wri
 	return supervised(ctx, cfgs, opts, func(ctx context.Context, opts Options) error {
 		telemetry.LogStart(log)
 		memory.Bound()
-		memory.Compact()
 		traces, err := tracing.FromEnvironment(ctx, "producer", instance, log)
 		if err != nil {
 			telemetry.LogRefused(out, "producer", err)

@@ -45,13 +45,3 @@ func Bound() int64 {
 	}
 	return bytes
 }
-
-// Compact makes the Go runtime collect garbage once the heap has grown by half, instead of doubled,
-// unless GOGC is set. It is for a process whose garbage is mostly large and short-lived, so that
-// collecting it costs little.
-func Compact() {
-	const percent = 50
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(percent)
-	}
-}

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"errors"
-	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,14 +31,4 @@ func TestTheLimitIsTheContainers(t *testing.T) {
 			}))
 		})
 	}
-}
-
-func TestGOGCOverrulesCompact(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	t.Setenv("GOGC", "200")
-	Compact()
-	require.Equal(t, 100, debug.SetGCPercent(100))
-	t.Setenv("GOGC", "")
-	Compact()
-	require.Equal(t, 50, debug.SetGCPercent(100))
 }

@@ -23,10 +23,10 @@ type responses struct {
 	current  bool       // stream.Current is the event after them
 
 	inFlight *request
-	latest   request // that was answered
+	latest   request // the last one that has ended
 }
 
-// request is one for a response.
+// request is a request for one response.
 type request struct {
 	began, arrived time.Time
 	done           chan struct{}
@@ -36,7 +36,7 @@ type request struct {
 // maxCopied is how many bytes of events are copied at a time.
 const maxCopied = 2 * targetBytes
 
-// more reports whether there is an event for which no response need be awaited.
+// more reports whether next can return an event without waiting for a response.
 func (r *responses) more() bool {
 	return r.returned < len(r.events) || r.inFlight == nil && (r.current || r.stream.Err() == nil && r.stream.RemainingBatchLength() > 0)
 }
@@ -75,8 +75,9 @@ func (r *responses) stop() {
 	}
 }
 
-// next returns the next event, which is valid until the next call; there must be more. With ahead,
-// it requests the next response once it has read this one. The error is the stream's.
+// next returns the next event, which is valid until the next call. It may be called only if more
+// returns true. If ahead is set, next requests the following response once it has read all of this
+// one. The error is the stream's.
 func (r *responses) next(ctx context.Context, ahead bool) (bson.Raw, error) {
 	if r.returned == len(r.events) {
 		r.read(ctx)
@@ -98,9 +99,11 @@ func (r *responses) read(ctx context.Context) {
 	for r.current || r.stream.RemainingBatchLength() > 0 && r.stream.TryNext(ctx) {
 		event := r.stream.Current
 		large := len(r.buffer)+len(event) > maxCopied
-		if r.current = large && len(r.events) > 0; r.current {
+		if large && len(r.events) > 0 {
+			r.current = true
 			return
 		}
+		r.current = false
 		if number, changed := r.batch.record(len(event)); changed {
 			r.stream.SetBatchSize(number)
 		}

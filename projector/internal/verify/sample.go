@@ -162,13 +162,13 @@ func (p *pass) feeding() (conditions []bson.D) {
 func Keyed(collections []projection.Collection, c envelope.Change, writes []projection.Write) error {
 	for _, w := range writes {
 		collection, id := w.Target()
-		for _, described := range collections {
-			if described.Name != collection || described.KeyedBy == "" {
+		for _, declared := range collections {
+			if declared.Name != collection || declared.KeyedBy == "" {
 				continue
 			}
 			var want any = c.Aggregate
-			if described.KeyedBy != projection.ByAggregate {
-				want = at(c.Document(), described.KeyedBy)
+			if declared.KeyedBy != projection.ByAggregate {
+				want = at(c.Document(), declared.KeyedBy)
 			}
 			wanted, _, err := memory.Key(want)
 			if key, _, _ := memory.Key(id); err != nil || key != wanted {
@@ -177,7 +177,7 @@ func Keyed(collections []projection.Collection, c envelope.Change, writes []proj
 					is = "is " + memory.Text(want) + " in the event"
 				}
 				return fmt.Errorf("%s is declared as keyed by %q, which %s, and the event writes to document %s: %w",
-					collection, described.KeyedBy, is, memory.Text(id), ErrKeyedBy)
+					collection, declared.KeyedBy, is, memory.Text(id), ErrKeyedBy)
 			}
 		}
 	}

@@ -102,7 +102,7 @@ func TestStatusOfAProjection(t *testing.T) {
 		partly := w.OperateProjector(nil, "status")
 		require.Equal(w, 1, partly.Code)
 		require.Contains(w, partly.Out, "unknown: it could not be counted in timeline")
-		require.Contains(w, partly.Out, "2 sessions with messages", "what answers is reported all the same")
+		require.Contains(w, partly.Out, "2 sessions with messages", "the parts that answer are reported")
 	})
 }
 
