@@ -1,10 +1,13 @@
 package bench
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"net/http"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,22 +44,50 @@ func served(b *testing.B) string {
 	return "http://" + listener.Addr().String()
 }
 
-// through are the ways to the same projection: in the projector, and behind HTTP.
-func through(b *testing.B, run func(b *testing.B, change func(*projector.Config))) {
+// node runs the projection timeline in JavaScript, and returns its URL. end returns how much
+// processor time the program has used.
+func node(b *testing.B) (url string, end func() time.Duration) {
 	b.Helper()
+	program := exec.CommandContext(b.Context(), "node", "testdata/timeline.mjs")
+	input, err := program.StdinPipe()
+	require.NoError(b, err)
+	output, err := program.StdoutPipe()
+	require.NoError(b, err)
+	require.NoError(b, program.Start())
+	url, err = bufio.NewReader(output).ReadString('\n')
+	require.NoError(b, err)
+	return strings.TrimSpace(url), func() time.Duration {
+		require.NoError(b, input.Close())
+		require.NoError(b, program.Wait())
+		return program.ProcessState.UserTime() + program.ProcessState.SystemTime()
+	}
+}
+
+// through are the ways to the same projection: in the projector, behind HTTP in Go, and behind HTTP
+// in JavaScript, in a process of its own whose processor time is reported apart.
+func through(b *testing.B, events int, run func(b *testing.B, change func(*projector.Config))) {
+	b.Helper()
+	at := func(url string) func(*projector.Config) {
+		return func(c *projector.Config) { c.ProjectionURL, c.ProjectionTimeout = url, 10*time.Second }
+	}
 	b.Run("go", func(b *testing.B) { run(b, nil) })
-	b.Run("program", func(b *testing.B) {
-		url := served(b)
-		run(b, func(c *projector.Config) { c.ProjectionURL, c.ProjectionTimeout = url, 10*time.Second })
+	b.Run("program", func(b *testing.B) { run(b, at(served(b))) })
+	b.Run("node", func(b *testing.B) {
+		if _, err := exec.LookPath("node"); err != nil {
+			b.Skip("node is not installed")
+		}
+		url, end := node(b)
+		run(b, at(url))
+		b.ReportMetric(float64(end().Microseconds())/float64(events), "program-cpu-µs/event")
 	})
 }
 
 // BenchmarkProjectProgram measures the rate of a projection behind HTTP and of the same one in the
 // projector, with batches of 100.
 func BenchmarkProjectProgram(b *testing.B) {
-	const aggregates = 64
-	through(b, func(b *testing.B, change func(*projector.Config)) {
-		newBacklog(b, 2*time.Millisecond, 500*aggregates, aggregates, envelope.SessionKey{}).project(b, 1, change)
+	const aggregates, events = 64, 64_000
+	through(b, events, func(b *testing.B, change func(*projector.Config)) {
+		newBacklog(b, 2*time.Millisecond, events, aggregates, envelope.SessionKey{}).project(b, 1, change)
 	})
 }
 
@@ -64,7 +95,7 @@ func BenchmarkProjectProgram(b *testing.B) {
 // else to do.
 func BenchmarkProgramIdle(b *testing.B) {
 	const events = 300
-	through(b, func(b *testing.B, change func(*projector.Config)) {
+	through(b, events, func(b *testing.B, change func(*projector.Config)) {
 		l := newBacklog(b, 0, 1, 1, envelope.SessionKey{})
 		config := projectorConfig(l.stack)
 		if change != nil {

@@ -100,7 +100,11 @@ type asking struct {
 // calls calls for events together, in as few calls as their size permits.
 func (a *asking) calls(ctx context.Context, indexes []int) error {
 	for len(indexes) > 0 {
-		body, n := []byte{'['}, 0
+		size := 0
+		for _, i := range indexes {
+			size += jsonSize(a.events[i])
+		}
+		body, n := append(make([]byte, 0, min(size, maxCall)), '['), 0
 		for n < len(indexes) {
 			i := indexes[n]
 			longer, ok := a.encode(body, i, n)

@@ -27,7 +27,7 @@ var errNotJSON = errors.New("JSON cannot carry a document of the event unchanged
 // index in the call. Nothing is in it that differs between two deliveries, or that the source does
 // not hold.
 func appendEvent(dst []byte, index int, c *envelope.Change, takesBase64 bool) ([]byte, error) {
-	e := encoder{dst: slices.Grow(dst, len(c.Body)*3/2+256)}
+	e := encoder{dst: slices.Grow(dst, jsonSize(c))}
 	e.comma(index)
 	e.raw(`{"specversion":"1.0","id":"`, strconv.Itoa(index), `","source":"sluice","type":`)
 	e.text(c.Type)
@@ -65,6 +65,9 @@ func appendEvent(dst []byte, index int, c *envelope.Change, takesBase64 bool) ([
 	e.raw(`}`)
 	return e.dst, e.err
 }
+
+// jsonSize returns how many bytes an event is expected to have in a call.
+func jsonSize(c *envelope.Change) int { return len(c.Body)*3/2 + 256 }
 
 // programData returns the part of a change's body that a program gets.
 func programData(body bson.Raw) bson.Raw {
