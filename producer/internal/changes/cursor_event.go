@@ -28,11 +28,10 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	token := event.Lookup("_id").Document()
 	after := checkpoint.Progress{ResumeToken: bytes.Clone(token), Published: c.at.Published, Backfill: c.carry()}
 	operation, _ := event.Lookup("operationType").StringValueOK()
-	whole := identity
+	whole, last := identity, envelope.TokenText(token)
 	identity, position, err := c.numbering.next(c.at, whole, operation)
-	// it came in fragments; this is the last
-	if after.Position = position; err == nil && envelope.TokenText(token) != whole {
-		_, after.Position, err = c.numbering.next(c.at, envelope.TokenText(token), operation)
+	if after.Position = position; err == nil && last != whole { // it came in fragments
+		_, after.Position, err = c.numbering.next(c.at, last, operation)
 	}
 	if err != nil {
 		return false, &permanentError{err}
@@ -40,7 +39,7 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	if Counted(after.Position) {
 		after.Settings = c.numbering.settings
 	}
-	after.Translated = Translated(after.Position, envelope.TokenText(token))
+	after.Translated = Translated(after.Position, last)
 	if t, i, ok := event.Lookup("clusterTime").TimestampOK(); ok {
 		after.ClusterTime = bson.Timestamp{T: t, I: i}
 	}
