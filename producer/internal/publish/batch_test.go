@@ -38,7 +38,7 @@ func TestABatchWhosePartsAreAcceptedMakesTheNextSmaller(t *testing.T) {
 		// Each of the two sessions has at most one batch of 100, 50, 25 and 12: 18, 10, 6 and 4
 		// objections, until its parts have at most ten messages.
 		require.LessOrEqual(t, objections, 2*(18+10+6+4))
-		require.LessOrEqual(t, p.batchMessages.Load(), int64(12))
+		require.LessOrEqual(t, p.batchMessages.get(time.Now()), 12)
 	})
 }
 
@@ -61,6 +61,68 @@ func TestAnUnavailableSessionMakesNoBatchSmaller(t *testing.T) {
 		p.Close()
 		require.NoError(t, p.Run(t.Context()))
 		require.EqualValues(t, 1000, p.Progress().Published)
-		require.EqualValues(t, config.BatchMessages, p.batchMessages.Load())
+		require.Equal(t, config.BatchMessages, p.batchMessages.get(time.Now()))
 	})
+}
+
+// A limit that an objection has lowered rises again: the objection may have been an outage.
+func TestABatchThatBecameSmallerGrowsAgain(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		sizes := make(chan int, 10_000)
+		bus := &memoryBroker{capacity: 100, before: func(_ context.Context, messages []string) outcome {
+			if time.Since(begun) < time.Minute && len(messages) > 10 {
+				return objecting
+			}
+			sizes <- len(messages)
+			return stored
+		}}
+		p := start(testConfig(), bus, openFence{})
+		var running sync.WaitGroup
+		running.Go(func() { require.NoError(t, p.Run(t.Context())) })
+		largest := 0
+		for hour := range 12 {
+			for n := 1000 * hour; n < 1000*(hour+1); n++ {
+				c, progress := event(fmt.Sprintf("a%d", n%2), n/2+1, n)
+				require.NoError(t, p.Publish(t.Context(), c, progress))
+			}
+			time.Sleep(time.Hour)
+			for largest = 0; len(sizes) > 0; {
+				largest = max(largest, <-sizes)
+			}
+			if hour == 0 {
+				require.LessOrEqual(t, largest, 10)
+			}
+		}
+		p.Close()
+		running.Wait()
+		require.EqualValues(t, 12_000, p.Progress().Published)
+		require.Equal(t, 100, largest)
+	})
+}
+
+// A broker that cannot take more is offered it ever less often, and one that could again for long
+// is not suspected for what it once objected to.
+func TestASizeThatIsObjectedToIsOfferedEverLessOften(t *testing.T) {
+	var limit sizeLimit
+	limit.set(100)
+	now := time.Unix(0, 0)
+	limit.lower(now, 50)
+	var offered []time.Duration
+	for last := now; len(offered) < 10; {
+		now = now.Add(time.Minute)
+		if limit.get(now) > 50 {
+			offered, last = append(offered, now.Sub(last)), now
+			limit.lower(now, 50)
+		}
+	}
+	const m, day = time.Minute, 24 * time.Hour
+	require.Equal(t, []time.Duration{10 * m, 20 * m, 40 * m, 80 * m, 160 * m, 320 * m, 640 * m, 1280 * m, day, day}, offered)
+
+	now = now.Add(day)
+	require.Equal(t, 100, limit.get(now))
+	now = now.Add(2 * day)
+	limit.lower(now, 50)
+	require.Equal(t, 50, limit.get(now.Add(9*m)))
+	require.Equal(t, 100, limit.get(now.Add(10*m)))
 }

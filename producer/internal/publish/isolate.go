@@ -90,10 +90,10 @@ func (s *isolator) conclude(whole loadedBatch, why error) error {
 	}
 	switch {
 	case whole.events != nil && s.wasSplit && !s.anyRefused: // the messages were objected to, and no single event
-		p.packEvents.Store(max(int64(slices.Max(whole.events)/2), 1))
+		p.packEvents.lower(time.Now(), slices.Max(whole.events)/2)
 		return nil
 	case tooLarge && !s.anyRefused, errors.Is(why, errSuspect) && s.wasSplit && !s.wasPending:
-		p.sendFewer(whole.count() / 2) // the batch was objected to, and no single message
+		p.batchMessages.lower(time.Now(), whole.count()/2) // the batch was objected to, and no single message
 		return nil
 	case s.wasPending || errors.Is(why, errSuspect):
 		return nil // a message, and not the batch, may be what was refused
@@ -101,11 +101,6 @@ func (s *isolator) conclude(whole loadedBatch, why error) error {
 	return fmt.Errorf("send %d events of session %q and %d others in one batch: %w. Each of them was accepted on its own, so the batch is "+
 		"refused: set BATCH_SCOPE=session, or lower BATCH_MESSAGES if that is set already",
 		len(whole.items), whole.sessions[0].session, len(whole.sessions)-1, why)
-}
-
-// sendFewer reduces the maximum number of messages in a batch.
-func (p *Publisher) sendFewer(most int) {
-	p.batchMessages.Store(min(p.batchMessages.Load(), int64(max(most, 1))))
 }
 
 func (s *isolator) start(ctx context.Context, whole loadedBatch, why error) error {

@@ -82,10 +82,10 @@ func (l *lane) fill(ctx context.Context, first *backlog, limit int) (loadedBatch
 		return loadedBatch{}, err
 	}
 	out := loadedBatch{batch: batch}
-	room := int(l.publisher.batchMessages.Load())
+	room, events := l.publisher.batchMessages.get(time.Now()), l.publisher.packEvents.get(time.Now())
 	for session := first; session != nil; session = l.dispatcher.leaseNext() {
-		waiting := l.dispatcher.peek(session, (room-out.count())*max(int(l.publisher.packEvents.Load()), 1))
-		n, err := l.pack(ctx, &out, waiting, room)
+		waiting := l.dispatcher.peek(session, (room-out.count())*max(events, 1))
+		n, err := l.pack(ctx, &out, waiting, room, events)
 		if err != nil && !errors.Is(err, broker.ErrFull) && len(out.items) == 0 { // items before it are sent first
 			if ctx.Err() == nil {
 				l.publisher.metrics.refused()
@@ -104,13 +104,14 @@ func (l *lane) fill(ctx context.Context, first *backlog, limit int) (loadedBatch
 	return out, nil
 }
 
-// pack adds items to the batch in order, in at most room messages, and returns how many fit.
-func (l *lane) pack(ctx context.Context, out *loadedBatch, items []*item, room int) (n int, err error) {
+// pack adds items to the batch in order, in at most room messages of at most so many events, and
+// returns how many fit.
+func (l *lane) pack(ctx context.Context, out *loadedBatch, items []*item, room, events int) (n int, err error) {
 	batch := out.batch
 	for n < len(items) && out.count() < room {
 		i := items[n]
-		if l.publisher.packEvents.Load() > 1 {
-			packed, err := l.addPack(ctx, batch, items[n:])
+		if events > 1 {
+			packed, err := l.addPack(ctx, batch, items[n:min(n+events, len(items))])
 			if err != nil {
 				return n, err
 			}

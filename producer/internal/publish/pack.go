@@ -61,7 +61,7 @@ func (b *loadedBatch) cut(n int) (first, rest loadedBatch, err error) {
 // and returns how many. With 0 the first item must have a message of its own.
 func (l *lane) addPack(ctx context.Context, batch broker.Batch, items []*item) (n int, err error) {
 	var p envelope.Pack
-	for _, i := range items[:min(len(items), int(l.publisher.packEvents.Load()))] {
+	for _, i := range items {
 		if l.exceedsEntityLimit(i, batch.MaxMessageBytes()) || l.encode(ctx, i) != nil {
 			break // its own turn decides
 		}

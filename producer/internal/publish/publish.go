@@ -101,10 +101,8 @@ type Publisher struct {
 	claimOutage      *outage.Outage // storing the bodies of large events with [Claims]
 	parkOutage       *outage.Outage // storing refused messages with [Refusals]
 	log              *slog.Logger
-	// batchMessages is the maximum number of messages in a batch: as configured, until the broker
-	// objects to batches of that size.
-	batchMessages atomic.Int64
-	packEvents    atomic.Int64 // likewise, of events in a message
+	batchMessages    sizeLimit // of messages in a batch
+	packEvents       sizeLimit // of events in a message
 }
 
 // New returns a publisher. It sends nothing before Run.
@@ -123,16 +121,17 @@ func New(config Config, to broker.Broker, fence Fence, start checkpoint.Progress
 		bytes:       semaphore.NewWeighted(config.MaxBytes),
 		remembered:  semaphore.NewWeighted(maxLead * config.MaxEvents),
 	}
-	p.batchMessages.Store(int64(config.BatchMessages))
+	p.batchMessages.set(config.BatchMessages)
 	return p
 }
 
 // PermitPacks sets whether messages may hold several events. Before the first call they do not.
 func (p *Publisher) PermitPacks(permitted bool) {
-	p.packEvents.Store(0)
+	most := 0
 	if permitted {
-		p.packEvents.Store(int64(p.config.PackEvents))
+		most = p.config.PackEvents
 	}
+	p.packEvents.set(most)
 }
 
 // Progress returns how far everything has been acknowledged.
