@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -174,19 +173,8 @@ type Config struct {
 	StallAfter time.Duration `envconfig:"STALL_AFTER" default:"60s"`
 	// ShutdownTimeout is how long a stop may take to send what is in flight.
 	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`
-	// HTTPAddr serves /livez, /readyz, /metrics and /status; empty serves nothing.
-	HTTPAddr string `envconfig:"HTTP_ADDR" default:":8080"`
-	// HTTPUI serves the console of this replica on HTTPAddr at /ui/; it changes nothing.
-	HTTPUI   bool       `envconfig:"HTTP_UI" default:"false"`
-	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
-	// LogFormat is json, text, or auto: text if standard output is a terminal.
-	LogFormat string `envconfig:"LOG_FORMAT" default:"auto"`
-	// StatusInterval is the time between two log records of the status, which alerts use; 0 writes
-	// none.
-	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
-	// IgnoreVariables are variables of other programs that look like misspelt settings of this one,
-	// which would be refused.
-	IgnoreVariables []string `envconfig:"IGNORE_VARIABLES" default:""`
+
+	settings.Process
 }
 
 // LoadConfig reads the settings of a process with one stream from the environment. The error is a

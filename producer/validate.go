@@ -8,7 +8,6 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/changes"
 	mongodbstore "github.com/sluice-cdc/sluice/producer/store/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
-	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
 // Validate reports every problem and every contradiction, joined. No message holds a secret.
@@ -72,10 +71,7 @@ func (c *Config) Validate() error {
 	p.Add(settings.AtLeast("MAX_IN_FLIGHT_BYTES", c.MaxInFlightBytes, 1))
 	p.Require(c.StallAfter == 0 || c.StallAfter >= time.Second, "STALL_AFTER: must be at least 1s, or 0, which means never (it is %v)", c.StallAfter)
 	p.Require(c.ShutdownTimeout > 0, "SHUTDOWN_TIMEOUT: must be above zero (it is %v)", c.ShutdownTimeout)
-	if c.LogFormat != "" {
-		p.Add(settings.OneOf("LOG_FORMAT", c.LogFormat, telemetry.FormatAuto, telemetry.FormatJSON, telemetry.FormatText))
-	}
-	p.Require(c.StatusInterval >= 0, "STATUS_INTERVAL: must not be negative; 0 turns it off")
+	p.Process(c.Process)
 	return p.Err()
 }
 

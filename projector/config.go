@@ -2,7 +2,6 @@ package projector
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -133,20 +132,7 @@ type Config struct {
 	// sessions, disconnect. It must be shorter than the platform's grace period.
 	ShutdownTimeout time.Duration `envconfig:"SHUTDOWN_TIMEOUT" default:"20s"`
 
-	// HTTPAddr is the address of health, metrics and status (host:port); empty serves nothing.
-	HTTPAddr string `envconfig:"HTTP_ADDR" default:":8080"`
-	// HTTPUI serves the console of this replica on HTTPAddr at /ui/; it changes nothing.
-	HTTPUI bool `envconfig:"HTTP_UI" default:"false"`
-	// LogLevel is debug, info, warn or error.
-	LogLevel slog.Level `envconfig:"LOG_LEVEL" default:"info"`
-	// LogFormat is json, text (for people), or auto: text if standard output is a terminal.
-	LogFormat string `envconfig:"LOG_FORMAT" default:"auto"`
-	// StatusInterval is the time between two log records of the status, which alerts are made of; 0
-	// writes none.
-	StatusInterval time.Duration `envconfig:"STATUS_INTERVAL" default:"15s"`
-	// IgnoreVariables are variables of other programs that look like misspelt settings of this one,
-	// which are refused.
-	IgnoreVariables []string `envconfig:"IGNORE_VARIABLES" default:""`
+	settings.Process
 }
 
 // LoadConfig reads the settings from the environment. The error is a [settings.Problems] with every

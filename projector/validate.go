@@ -9,7 +9,6 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/settings"
-	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
 // Validate reports every problem, joined. Whether the projection exists is known to [Run] alone.
@@ -63,11 +62,8 @@ func (c *Config) Validate() error {
 		settings.Between("MAX_DELIVERIES", c.MaxDeliveries, 0, 1_000_000),
 		settings.AtLeast("SETTLE_TIMEOUT", c.SettleTimeout, 100*time.Millisecond),
 		settings.AtLeast("SHUTDOWN_TIMEOUT", c.ShutdownTimeout, time.Second),
-		settings.AtLeast("STATUS_INTERVAL", c.StatusInterval, 0),
 	)
-	if c.LogFormat != "" {
-		p.Add(settings.OneOf("LOG_FORMAT", c.LogFormat, telemetry.FormatAuto, telemetry.FormatJSON, telemetry.FormatText))
-	}
+	p.Process(c.Process)
 	p.Require(c.Connections <= c.MaxSessions || c.MaxSessions < 1,
 		"SERVICE_BUS_CONNECTIONS: must not exceed MAX_SESSIONS: the rest would have nothing to do")
 	p.Require(c.VersionFirst == 0 || c.VersionGapWait > 0, "VERSION_FIRST: needs VERSION_GAP_WAIT: with 0 no version is missed")
