@@ -72,6 +72,7 @@ type Pool struct {
 	acceptors []acceptor // each shared by the workers of one connection
 	outage    *outage.Outage
 	throttle  *throttle
+	failures  failures
 	budget    *byteBudget
 	held      sync.WaitGroup // sessions, with a worker or without
 	releasing chan struct{}  // holds a value for each session that is released while its worker has gone on
@@ -226,6 +227,10 @@ func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handl
 		}
 	})
 	err := s.acquireSlot(receiving)
+	if pause := p.failures.pause(s.ID(), time.Now()); err == nil && pause > 0 {
+		err = s.Yield(receiving, 0, func(bool) { _ = retry.Sleep(receiving, pause) })
+		s.accepted = time.Now() // the pause is no part of how long it may be held
+	}
 	if err == nil {
 		err = handle(receiving, applying, s)
 	}
@@ -251,10 +256,12 @@ func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handl
 
 // release releases a session. err is how the handler ended; lost is why the lock was lost, or nil.
 func (p *Pool) release(ctx context.Context, s *Session, err, lost error) {
+	failed := err != nil && !errors.Is(err, ErrRelease) && ctx.Err() == nil
+	p.failures.ended(s.ID(), failed || lost != nil || !s.received, time.Now())
 	switch {
 	case errors.Is(lost, ErrLockLost):
 		p.opts.Logger.Warn("session lock lost; its messages will be delivered again", telemetry.KeySession, s.ID(), telemetry.KeyError, lost)
-	case err != nil && !errors.Is(err, ErrRelease) && ctx.Err() == nil:
+	case failed:
 		p.opts.Logger.Warn("session released after an error; its messages will be delivered again", telemetry.KeySession, s.ID(), telemetry.KeyError, err)
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.opts.CloseTimeout)

@@ -28,6 +28,7 @@ type Session struct {
 	accepted time.Time
 	overlaps bool          // its release may overlap the accept of another session
 	settling func() error  // the release waits for it; nil: for nothing
+	received bool          // messages were received
 	hasSlot  bool          // it is being handled
 	freed    chan struct{} // closed when its worker accepts another one; by the handler's goroutine alone
 	detached bool          // freed is closed
@@ -49,7 +50,8 @@ func (s *Session) ReleaseAfter(settling func() error) bool {
 func (s *Session) Settler() Settler { return s.link }
 
 // Receive returns the session's next messages, in order, at least one, or [ErrRelease].
-func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {
+func (s *Session) Receive(ctx context.Context) (messages []*azservicebus.ReceivedMessage, err error) {
+	defer func() { s.received = s.received || len(messages) > 0 }()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx) // messages that have arrived are released with the session
 	}
@@ -59,7 +61,7 @@ func (s *Session) Receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 		}
 		return nil, ErrRelease
 	}
-	messages, err := s.link.TryNext(ctx, s.pool.opts.Batch)
+	messages, err = s.link.TryNext(ctx, s.pool.opts.Batch)
 	if len(messages) > 0 || err != nil {
 		return messages, err
 	}

@@ -242,6 +242,32 @@ func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 	}
 }
 
+// A broker that ends the link of a session instead of sending its messages is not asked for the
+// session as fast as the network permits.
+func TestProjectorSparesABrokerThatEndsLinks(t *testing.T) {
+	for _, receiver := range []string{"direct", "sdk"} {
+		t.Run(receiver, func(t *testing.T) {
+			inVirtualTime(t, func(w *world.World) {
+				const outage = time.Minute
+				p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver = receiver })
+				publish(w, event("a", 1, "T"))
+				w.Completed(1)
+				lift := w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Delay: 10 * time.Millisecond}, Receive: servicebus.Fault{End: 1}})
+				publish(w, event("a", 2, "T"))
+				before := w.Bus.Operations()[servicebus.OperationAccept]
+				w.Pass(outage)
+				require.Less(w, w.Bus.Operations()[servicebus.OperationAccept]-before, int(outage/time.Second))
+				lift()
+				began := time.Now()
+				w.Completed(2)
+				require.Less(w, time.Since(began), 5*time.Second)
+				_, err := p.End()
+				require.NoError(w, err)
+			})
+		})
+	}
+}
+
 // The memory for released sessions is bounded: go-amqp keeps each unsettled delivery as long as its
 // AMQP session lasts.
 func TestProjectorEndsAMQPSessionsThatWereUsedMuch(t *testing.T) {
