@@ -10,9 +10,9 @@ import (
 
 // failures are the sessions whose handling has failed lately, or that were released before a
 // message came although the broker grants only those that have one. If that happens each time, as
-// when the broker ends the link instead of sending the message, it offers the session again at once,
-// which would be accepted and released as fast as the network permits. So from the second failure on
-// a session is held for a while before it is handled, without a worker.
+// when the broker ends the link instead of sending the message, it offers the session again at
+// once, which would be accepted and released as fast as the network permits. So from the second
+// failure on a session is held for a while before it is handled, without a worker.
 //
 // Safe for concurrent use.
 type failures struct {
