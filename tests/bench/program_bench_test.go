@@ -44,8 +44,8 @@ func served(b *testing.B) string {
 	return "http://" + listener.Addr().String()
 }
 
-// node runs the projection timeline in JavaScript, and returns its URL. end returns how much
-// processor time the program has used.
+// node runs the projection timeline in JavaScript, and returns its URL. end ends the
+// program, and returns how much processor time it has used since its start.
 func node(b *testing.B) (url string, end func() time.Duration) {
 	b.Helper()
 	program := exec.CommandContext(b.Context(), "node", "testdata/timeline.mjs")

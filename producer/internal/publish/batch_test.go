@@ -79,7 +79,8 @@ func TestABatchThatBecameSmallerGrowsAgain(t *testing.T) {
 		}}
 		p := start(testConfig(), bus, openFence{})
 		var running sync.WaitGroup
-		running.Go(func() { require.NoError(t, p.Run(t.Context())) })
+		var ended error
+		running.Go(func() { ended = p.Run(t.Context()) })
 		largest := 0
 		for hour := range 12 {
 			for n := 1000 * hour; n < 1000*(hour+1); n++ {
@@ -96,13 +97,14 @@ func TestABatchThatBecameSmallerGrowsAgain(t *testing.T) {
 		}
 		p.Close()
 		running.Wait()
+		require.NoError(t, ended)
 		require.EqualValues(t, 12_000, p.Progress().Published)
 		require.Equal(t, 100, largest)
 	})
 }
 
-// A broker that cannot take more is offered it ever less often, and one that could again for long
-// is not suspected for what it once objected to.
+// A broker that objects each time is offered more ever less often. Once it has accepted more for a
+// long time, the waits begin with the shortest again.
 func TestASizeThatIsObjectedToIsOfferedEverLessOften(t *testing.T) {
 	var limit sizeLimit
 	limit.set(100)

@@ -22,7 +22,7 @@ type sizeLimit struct {
 	mu      sync.Mutex
 	most    int           // as configured; guarded by mu
 	limit   int           // guarded by mu
-	changed time.Time     // when the limit was; guarded by mu
+	changed time.Time     // when the limit changed last; guarded by mu
 	wait    time.Duration // from then until it rises; guarded by mu
 	risen   bool          // the last change was a rise; guarded by mu
 }
@@ -44,7 +44,7 @@ func (l *sizeLimit) get(now time.Time) int {
 	return l.limit
 }
 
-// lower records that the broker objects to more than that many, or than one.
+// lower records that the broker objects to a size. The limit is then to, and at least 1.
 func (l *sizeLimit) lower(now time.Time, to int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
