@@ -3,6 +3,7 @@ package redis
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 type server struct {
 	url, port string
 	process   *exec.Cmd
+	output    io.Reader
 }
 
 // durable are the options of an instance that doctor accepts.
@@ -43,7 +45,7 @@ func start(t *testing.T, options ...string) *server {
 			_ = process.Wait()
 			continue
 		}
-		s := &server{"redis://127.0.0.1:" + port, port, process}
+		s := &server{"redis://127.0.0.1:" + port, port, process, output}
 		t.Cleanup(s.kill)
 		return s
 	}
@@ -60,7 +62,7 @@ func freePort(t *testing.T) string {
 }
 
 // ready waits until the server accepts connections. It returns false if the server has ended.
-func ready(output interface{ Read([]byte) (int, error) }) bool {
+func ready(output io.Reader) bool {
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		if strings.Contains(lines.Text(), "Ready to accept connections") {
 			return true
@@ -69,9 +71,11 @@ func ready(output interface{ Read([]byte) (int, error) }) bool {
 	return false
 }
 
-// kill ends the server as a crash does.
+// kill ends the server as a crash does. A child of the server that rewrites its append-only file
+// survives it, and has the same output: once that ends, no process writes into the folder any more.
 func (s *server) kill() {
 	_ = s.process.Process.Kill()
+	_, _ = io.Copy(io.Discard, s.output)
 	_ = s.process.Wait()
 }
 
