@@ -2,12 +2,11 @@ package pipeline
 
 import (
 	"errors"
-	"maps"
-	"sync"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -21,13 +20,6 @@ const (
 	recently = 30 * time.Second
 	// remindEvery is how often a failure that lasts is logged.
 	remindEvery = 5 * time.Minute
-	// failuresKept is how long the failure of an event is remembered while other projectors have
-	// its session: with every exchange of the session, each of them has it for maxStuck at most.
-	failuresKept = time.Hour
-	// pruneEvery is how often events that no longer wait here are forgotten.
-	pruneEvery = time.Minute
-	// maxGapPause bounds the time between two attempts to apply an event that misses a version.
-	maxGapPause = 2 * time.Second
 )
 
 // After MaxDeliveryCount deliveries, ten by default, the broker dead-letters a message out of
@@ -42,120 +34,6 @@ const (
 	longestPause   = 30 * time.Second
 )
 
-// decider decides what to do with the changes of a batch that an attempt to write it left
-// undecided. It performs no I/O and reads no clock. It is safe for concurrent use.
-//
-// Guaranteed: an aggregate is parked for a failure of its own only after attempts have failed at
-// the beginning and at the end of undecidedAfter, while changes of other aggregates kept being
-// committed, with no gap between those commits longer than commitPause. A missing version is given
-// up only after this process has seen the event wait for versionGapWait, with no interruption
-// longer than that. Not guaranteed: that all processes agree. Each decides by what it has seen.
-type decider struct {
-	undecidedAfter time.Duration // 0: an event may fail for any time
-	// commitPause is the longest pause between two commits that is no outage. It is longer than
-	// maxStuck if undecidedAfter permits: at rest, only sessions that are accepted again commit.
-	commitPause    time.Duration
-	versionGapWait time.Duration
-
-	mu         sync.Mutex
-	waiting    map[waitKey]*wait // guarded by mu
-	pruned     time.Time         // guarded by mu
-	lastCommit time.Time         // of any aggregate; guarded by mu
-	// steady is the first commit that is followed by others up to lastCommit, with no gap longer
-	// than commitPause; guarded by mu.
-	steady time.Time
-}
-
-// waitReason is why an event waits.
-type waitReason uint8
-
-const (
-	eventFails     waitReason = iota // it could not be applied, for a reason of its own
-	versionMissing                   // an earlier version of its aggregate has not come
-	bodyMissing                      // its body could not be fetched
-)
-
-// waitKey names the event that an aggregate waits for. stream is set for versionMissing alone.
-type waitKey struct {
-	reason            waitReason
-	stream, aggregate string
-}
-
-// wait is how long an event has waited, and when it is tried again.
-type wait struct {
-	messageID string
-	first     time.Time // attempt
-	counted   time.Time // eventFails: the first attempt in the present time of steady commits
-	seen      time.Time // the last attempt
-	due       time.Time // the next attempt
-	backoff   retry.Backoff
-	logged    time.Time
-}
-
-// attempt is one attempt to write a batch. The zero value stands for no attempt yet.
-type attempt struct {
-	made     bool
-	limit    int             // changes that were tried at once; 0: all
-	tried    bool            // at least one change could be tried
-	timedOut bool            // its time ran out
-	failures []apply.Failure // changes that failed for reasons of their own
-	err      error           // why nothing more could be done; nil: everything was tried
-	away     error           // why the projection's program could not be asked: nothing was tried
-}
-
-// action is what to do with a batch.
-type action uint8
-
-const (
-	// finish: everything is decided.
-	finish action = iota
-	// write tries what can be written now.
-	write
-	// writeLater does that after a pause, in which the session is kept: nothing can be written at
-	// all.
-	writeLater
-	// fetch gets a body, then writes.
-	fetch
-	// deferRest keeps what is undecided in hand, and continues with the messages behind it.
-	deferRest
-	// release has the messages delivered again.
-	release
-	// fail reports that nothing was decided although nothing waits.
-	fail
-)
-
-// step is what to do with a batch, and what is to be reported.
-type step struct {
-	action action
-	change int       // fetch: whose body
-	until  time.Time // deferRest: when a change is to be tried again
-
-	// pause is how long to wait before the changes are written; at the last delivery of a message,
-	// before the messages are settled: then its aggregate is parked first.
-	pause     time.Duration
-	parkFirst bool
-
-	available   bool  // the attempt has shown that the database is available
-	unavailable error // it has shown that the database is not
-	away        error // the projection's program cannot be asked
-	versionGap  bool  // an event waits for a version
-	failing     []failing
-}
-
-// failing is an event that cannot be applied, and that was not logged for some time.
-type failing struct {
-	change *envelope.Change
-	err    error
-	since  time.Duration
-}
-
-func newDecider(undecidedAfter, versionGapWait time.Duration) *decider {
-	return &decider{
-		undecidedAfter: undecidedAfter, versionGapWait: versionGapWait, waiting: make(map[waitKey]*wait),
-		commitPause: max(undecidedAfter/2, min(undecidedAfter*3/4, maxStuck+maxStuck/10)),
-	}
-}
-
 // next decides what to do with a batch after an attempt to write it, and before the first. It drops
 // from the batch what is decided, and turns changes that have waited too long into poison, which
 // the next attempt parks.
@@ -163,6 +41,9 @@ func (d *decider) next(now time.Time, b *batch, a attempt) (s step) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.prune(now)
+	if b.len() == 0 {
+		return step{action: finish}
+	}
 	if !a.made {
 		d.begin(now, b)
 		return step{action: write, pause: redeliveryPause(b.deliveries), parkFirst: b.lastDelivery}
@@ -372,13 +253,6 @@ func (d *decider) outdated(now time.Time, key waitKey, w *wait) bool {
 	return now.Sub(w.seen) > max(d.undecidedAfter, failuresKept)
 }
 
-func (d *decider) prune(now time.Time) {
-	if now.Sub(d.pruned) >= pruneEvery {
-		d.pruned = now
-		maps.DeleteFunc(d.waiting, func(key waitKey, w *wait) bool { return d.outdated(now, key, w) })
-	}
-}
-
 // redeliveryPause returns how long a batch waits when one of its messages is delivered for the n-th
 // time.
 func redeliveryPause(n uint32) time.Duration {
@@ -386,4 +260,121 @@ func redeliveryPause(n uint32) time.Duration {
 		return 0
 	}
 	return min(firstPause<<min(n-freeDeliveries-1, 10), longestPause)
+}
+
+// bounded returns how many changes are tried at once; 0: all.
+func (b *batch) bounded(limit int) int {
+	switch {
+	case b.oneByOne:
+		return 1
+	case b.most > 0 && b.len() > b.most && (limit == 0 || limit > b.most):
+		return b.most
+	}
+	return limit
+}
+
+// onlyTried returns the change that an attempt tried first, if it tried one aggregate only.
+func (b *batch) onlyTried(a attempt) (index int, ok bool) {
+	for i := range b.first() {
+		c := &b.changes[i]
+		switch {
+		case b.skip[c.Aggregate] || c.Claim != nil || b.results[i].Kind != apply.Pending:
+		case ok:
+			return 0, false
+		default:
+			if index, ok = i, true; a.limit == 1 {
+				return index, true
+			}
+		}
+	}
+	return index, ok
+}
+
+// learn decides from an attempt how the next one writes: half as many changes at once after two
+// attempts that timed out, more again after one in which something was decided, and each aggregate
+// in a transaction of its own after a failure, which shows to which aggregate the failure belongs.
+func (b *batch) learn(a attempt) {
+	if a.err != nil || len(a.failures) > 0 {
+		b.perAggregate = true
+	}
+	pending, decided := 0, false
+	for i, r := range b.results {
+		switch r.Kind {
+		case apply.Pending:
+			if !b.skip[b.changes[i].Aggregate] {
+				pending++
+			}
+		case apply.Applied, apply.Duplicate, apply.Parked:
+			decided = true
+		case apply.Poison, apply.Gap:
+		}
+	}
+	switch {
+	case decided:
+		b.limit, b.timeouts = b.bounded(2*b.limit), 0
+	case a.timedOut:
+		if b.timeouts++; b.timeouts == 2 {
+			if b.limit > 0 {
+				pending = min(pending, b.limit)
+			}
+			b.limit, b.timeouts = max(pending/2, 1), 0
+		}
+	}
+}
+
+// dropDecided drops the changes that are decided, and reports whether another attempt can decide
+// more of the rest.
+func (b *batch) dropDecided() (progress bool) {
+	rest, gaps := &batch{}, 0
+	applied := make(map[string]bool)
+	if slices.ContainsFunc(b.results, func(r apply.Result) bool { return r.Kind == apply.Gap }) {
+		for i, r := range b.results {
+			applied[b.changes[i].Aggregate] = applied[b.changes[i].Aggregate] || r.Kind == apply.Applied
+		}
+	}
+	for i, r := range b.results {
+		if r.Kind == apply.Gap && applied[b.changes[i].Aggregate] {
+			r = apply.Result{} // the applied change may be the one that was missing
+		}
+		if decided(r) {
+			b.answers.drop(b.messages[i])
+			continue
+		}
+		if r.Kind == apply.Gap {
+			gaps++
+		}
+		rest.add(b.messages[i], b.changes[i], r)
+	}
+	progress = rest.len() < b.len() || gaps != b.gaps
+	b.messages, b.changes, b.results, b.gaps = rest.messages, rest.changes, rest.results, gaps
+	return progress
+}
+
+// decided reports whether a result is final: the effect of the change is committed, or will never
+// be.
+func decided(r apply.Result) bool {
+	switch r.Kind {
+	case apply.Applied, apply.Duplicate, apply.Parked:
+		return true
+	case apply.Poison:
+		return r.Recorded
+	case apply.Pending, apply.Gap:
+	}
+	return false
+}
+
+// first yields the first change of each aggregate. In a batch of undecided changes that is the one
+// its aggregate waits for.
+func (b *batch) first() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		seen := make(map[string]bool)
+		for i := range b.changes {
+			if name := b.changes[i].Aggregate; !seen[name] {
+				seen[name] = true
+				if !yield(i) {
+					return
+				}
+			}
+		}
+	}
 }

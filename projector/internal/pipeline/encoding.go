@@ -60,17 +60,6 @@ func (u *unreadable) err(now time.Time) error {
 // Ready returns why the pipeline cannot handle all messages, or nil.
 func (p *Pipeline) Ready() error { return p.unreadable.err(time.Now()) }
 
-// untilUnknown returns the messages before the first one of an unknown encoding, and that one, or
-// nil.
-func untilUnknown(messages []*azservicebus.ReceivedMessage) (known []*azservicebus.ReceivedMessage, unknown *azservicebus.ReceivedMessage) {
-	for i, m := range messages {
-		if _, is := envelope.UnknownEncoding(m); is {
-			return messages[:i], m
-		}
-	}
-	return messages, nil
-}
-
 // leaveUnknown reports a message of an unknown encoding and ends the handling of its session. The
 // error is [sessions.ErrRelease], or the cause of ctx.
 func (h *handler) leaveUnknown(ctx context.Context, m *azservicebus.ReceivedMessage) error {

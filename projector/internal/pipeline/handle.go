@@ -73,10 +73,6 @@ func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions
 		if err := p.awaitDeliveries(receiving, messages); err != nil {
 			return err
 		}
-		messages, unknown := untilUnknown(messages)
-		if unknown != nil && len(messages) == 0 {
-			return h.leaveUnknown(receiving, unknown)
-		}
 		b, err := h.take(receiving, called, messages)
 		if err != nil {
 			return err
@@ -84,11 +80,11 @@ func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions
 		err = h.finish(receiving, applying, b)
 		b.dropBody()
 		b.spans.abandon()
+		if err == nil && b.unknown != nil {
+			err = h.leaveUnknown(receiving, b.unknown)
+		}
 		if err != nil {
 			return err
-		}
-		if unknown != nil {
-			return h.leaveUnknown(receiving, unknown)
 		}
 	}
 }
@@ -233,6 +229,16 @@ func (h *handler) apply(applying context.Context, b *batch) attempt {
 	h.metrics.applied(b, time.Since(start), a)
 	h.metrics.projectionsHanging.Set(float64(h.opts.Applier.Hanging()))
 	return a
+}
+
+// tries reports whether the next attempt tries any change.
+func (b *batch) tries() bool {
+	for i := range b.first() {
+		if b.results[i].Kind == apply.Pending && b.changes[i].Claim == nil && !b.skip[b.changes[i].Aggregate] {
+			return true
+		}
+	}
+	return false
 }
 
 // attempt selects what to try, with the answers of a program. A failure is returned once: the next
