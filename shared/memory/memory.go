@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// limitFiles are the files with the limit of the process's control group, of version 2 and of
-// version 1.
+// limitFiles hold the memory limit of the process's control group: first version 2's file, then
+// version 1's.
 var limitFiles = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
 // Limit returns the container's limit in bytes, or 0 without a limit or if it cannot be read.

@@ -44,7 +44,8 @@ func (b *Backoff) Attempts() int { return b.attempts }
 // Reset starts over after a success.
 func (b *Backoff) Reset() { b.attempts = 0 }
 
-// Wait waits for the next wait. It returns early, with the context's cause, when ctx ends.
+// Wait sleeps for the duration that [Backoff.Next] returns. If ctx ends before, Wait returns its
+// cause.
 func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) }
 
 // Sleep waits for d. It returns early, with the context's cause, when ctx ends.

@@ -77,7 +77,7 @@ func OneOf(name, value string, choices ...string) error {
 
 var containerName = regexp.MustCompile(`^[a-z0-9](-?[a-z0-9])+$`)
 
-// ContainerName is nil for a name that Blob storage accepts. With any other name, every request
+// ContainerName returns nil if Blob storage accepts the name. With any other name, every request
 // would fail, and retrying would not help.
 func ContainerName(name, value string) error {
 	if !containerName.MatchString(value) || len(value) < 3 || len(value) > 63 {

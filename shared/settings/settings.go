@@ -154,7 +154,7 @@ func describe(field reflect.StructField, own string, err error) error {
 	return fmt.Errorf("%s: cannot be read", name)
 }
 
-// kind is what a field accepts, with an example if the form is not obvious.
+// kind returns the form of the values that a field accepts, with an example if it is not obvious.
 func kind(t reflect.Type) string {
 	switch t.String() {
 	case "time.Duration":

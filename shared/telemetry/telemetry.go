@@ -81,9 +81,9 @@ func LoggerIn(format string, w io.Writer, level slog.Level, service, instance st
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: forPeople}))
 }
 
-// Instance is the name of this replica: the name that Container Apps gives it, else the host's as a
-// container's environment has it, else the machine's with the number of the process, of which a
-// person may start several.
+// Instance returns the name of this replica: the one that Container Apps gives it, else the host
+// name in a container's environment, else the machine's name with the number of the process, since
+// several replicas may run on one machine.
 func Instance() string {
 	for _, name := range []string{"CONTAINER_APP_REPLICA_NAME", "HOSTNAME"} {
 		if v := os.Getenv(name); v != "" {

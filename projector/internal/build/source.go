@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-// errTooOld is a range that cannot be read as of its cluster time any more.
+// errTooOld reports that a range can no longer be read as of its cluster time.
 var errTooOld = errors.New("the source no longer has the state of the range's cluster time")
 
 // errNoCollection is a source that does not exist, or is a view.

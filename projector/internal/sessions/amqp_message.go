@@ -44,7 +44,7 @@ func annotation[T any](m *amqp.Message, name string) *T {
 	return nil
 }
 
-// lockToken reads a delivery's tag, which is a GUID as .NET writes it, the way the SDK does.
+// lockToken reads a delivery's tag, which is a GUID as .NET writes it, as the SDK does.
 func lockToken(tag []byte) (token [16]byte) {
 	if len(tag) != len(token) {
 		return token

@@ -243,7 +243,7 @@ func shuffle(r *rand.Rand, aggregates []string, by map[string][]int) (order []in
 	return order
 }
 
-// numbers is an order of events for people; the first is 1.
+// numbers returns an order of events as text, counted from 1.
 func numbers(order []int) string {
 	const most = 30
 	text := make([]string, 0, most)

@@ -16,8 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// maxBody bounds the body of a call, in bytes: events that JSON describes at several times their
-// size.
+// maxBody bounds the body of a call, in bytes. JSON makes an event several times larger.
 const maxBody = 128 << 20
 
 // Handler answers the two calls of the protocol for a projection that declares its collections

@@ -72,7 +72,7 @@ func stackKept(t *testing.T, c command) {
 	}
 }
 
-// exported is what a shell makes of one line.
+// exported returns the variable that a shell sets from one line.
 func exported(t *testing.T, line string) (name, value string) {
 	t.Helper()
 	name, _, found := strings.Cut(strings.TrimPrefix(line, "export "), "=")

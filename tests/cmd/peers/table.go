@@ -15,7 +15,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// result is one cell. A ratio to Sluice's, the first column, is printed with it if compare is set.
+// result is one cell. If compare is set, its ratio to Sluice's value, which stands in the first
+// column, is printed beside it.
 type result struct {
 	name    string
 	value   float64

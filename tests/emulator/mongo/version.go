@@ -33,9 +33,9 @@ func (o *Options) likeVersion() {
 	o.AcceptLostTokens = o.AcceptLostTokens || o.before(5, 0, 0)
 }
 
-// tokenVersion is the version of a stream's resume tokens: what was set, else as the server's
-// version writes them. One that knows the stage that splits large events writes version 2 where it
-// is asked for.
+// tokenVersion returns the version of a stream's resume tokens: the one that was set, else the one
+// that the server's version writes. split means that the stream has the stage
+// $changeStreamSplitLargeEvent.
 func (s *Server) tokenVersion(split bool) int {
 	switch set := int(s.tokens.Load()); {
 	case set != 0:

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Serve lets a server serve a listener in memory until the test has ended, by a Run such as every
-// embedded server has, and returns the listener: clients that dial with its DialContext reach the
-// server, in virtual time too.
+// Serve calls run, the Run method of an embedded server, with a listener in memory until the test
+// ends. Clients that dial with the DialContext of the returned listener reach the server, in virtual
+// time too.
 func Serve(t testing.TB, run func(context.Context, net.Listener) error) *Listener {
 	t.Helper()
 	l := Listen(t.Name())
@@ -16,8 +16,8 @@ func Serve(t testing.TB, run func(context.Context, net.Listener) error) *Listene
 	return l
 }
 
-// ServeTCP does the same on a free port of the loopback interface, and returns its address as
-// host:port.
+// ServeTCP does what Serve does on a free port of the loopback interface, and returns its address
+// as host:port.
 func ServeTCP(t testing.TB, run func(context.Context, net.Listener) error) string {
 	t.Helper()
 	var config net.ListenConfig

@@ -28,8 +28,8 @@ const (
 	opPong         = 10
 )
 
-// upgrade serves AMQP over a WebSocket until it closes or ctx ends. The claims that AMQP needs
-// are put inside, so the request needs none.
+// upgrade serves AMQP over a WebSocket until it closes or ctx ends. Clients put
+// their tokens over AMQP, so the HTTP request needs none.
 func (s *Server) upgrade(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("Sec-WebSocket-Key")
 	h, is := w.(http.Hijacker)

@@ -109,7 +109,7 @@ func parseLine(line []byte) (e Event, problem string) {
 	return e, ""
 }
 
-// anEvent is the form of a line.
+// anEvent describes the form of a line, for errors.
 const anEvent = "an object {aggregateId, version, type, occurredAt, data}"
 
 // jsonProblem rewrites an error of encoding/json without Go's terms.

@@ -1,5 +1,5 @@
-// Package robust holds no code: its test shows that the embedded servers bear streams that are no
-// protocol, and many connections.
+// Package robust holds no code: its test shows that the embedded servers withstand input that
+// follows no protocol, and many connections.
 package robust
 
 import (

@@ -100,7 +100,7 @@ func inBubble(t *testing.T, cfg servicebus.Config, opts servicebus.Options, f fu
 	})
 }
 
-// onTCP runs f against a real listener in real time.
+// onTCP returns a server with a listener on TCP, in real time, and a client of it.
 func onTCP(tb testing.TB, cfg servicebus.Config, opts servicebus.Options) (*servicebus.Server, *azservicebus.Client) {
 	tb.Helper()
 	s, err := servicebus.New(cfg, opts)

@@ -41,8 +41,8 @@ func newValidator(options bson.D) (*validator, error) {
 
 type bypass struct{}
 
-// WithoutValidation is bypassDocumentValidation: writes under this context are not held against the
-// validator.
+// WithoutValidation implements bypassDocumentValidation: the validator does not check writes under
+// the returned context.
 func WithoutValidation(ctx context.Context) context.Context {
 	return context.WithValue(ctx, bypass{}, true)
 }

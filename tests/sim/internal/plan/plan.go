@@ -88,7 +88,7 @@ func (e *Event) UnmarshalText(text []byte) error {
 // Duration is written as Go writes it: 1.5s.
 type Duration struct{ time.Duration }
 
-// MarshalText returns Go's form.
+// MarshalText returns the duration as Go writes it.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads Go's form.

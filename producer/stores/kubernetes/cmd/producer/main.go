@@ -1,5 +1,5 @@
-// Command producer is Sluice's producer with the checkpoint store Kubernetes beside those that are
-// built in: CHECKPOINT_STORE=kubernetes.
+// Command producer is Sluice's producer with one more checkpoint store, Kubernetes, which
+// CHECKPOINT_STORE=kubernetes selects.
 package main
 
 import (

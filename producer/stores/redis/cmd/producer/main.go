@@ -1,5 +1,5 @@
-// Command producer is Sluice's producer with the checkpoint store Redis beside those that are built
-// in: CHECKPOINT_STORE=redis and CHECKPOINT_REDIS_URL.
+// Command producer is Sluice's producer with one more checkpoint store, Redis, which
+// CHECKPOINT_STORE=redis selects. CHECKPOINT_REDIS_URL is its address.
 package main
 
 import (

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// answer is how long the user's MongoDB may take to be found; the URI's own
-	// serverSelectionTimeoutMS goes before it.
+	// answer is how long the user's MongoDB may take to be found; a
+	// serverSelectionTimeoutMS in the URI takes precedence.
 	answer = 10 * time.Second
 	// diagnosis is how long one host may take to say why.
 	diagnosis = 2 * time.Second

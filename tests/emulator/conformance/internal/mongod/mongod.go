@@ -21,8 +21,8 @@ func URI() string { return os.Getenv("CONFORMANCE_MONGODB_URI") }
 // used is held by the test that has the real MongoDB.
 var used sync.Mutex
 
-// ForTest returns the connection string of the real MongoDB, which is empty and the test's own
-// until the test ends.
+// ForTest returns the connection string of the real MongoDB. The server is empty, and no other test
+// uses it until t ends.
 func ForTest(t testing.TB) (uri string) {
 	t.Helper()
 	used.Lock()
