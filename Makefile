@@ -62,7 +62,7 @@ run: ## see it working: embedded stack, both services, events, check (INPUT= ONC
 	@set -m; bin/local $(strip $(RUN_FLAGS)) || exit $$?; exit 0
 
 .PHONY: test
-test: ## every test of every module, those in real time with the race detector; Azurite and other languages' clients where npm and Python are
+test: ## every test of every module, with RACE=1 under the race detector where it can watch; Azurite and other languages' clients where npm and Python are
 	@tests/emulator/scripts/azurite.sh
 	@tests/emulator/scripts/clients.sh
 	@scripts/chromium.sh

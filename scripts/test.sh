@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# test.sh [PACKAGE…]: every test of the packages, of the whole workspace without any, in three runs of go test.
+# test.sh [PACKAGE…]: every test of the packages, of the whole workspace without any. With RACE=1, which CI=true implies, what the race
+# detector can watch runs under it; without, each package is compiled and tested once, which takes half as long.
 #
-# The first is of the packages that have tests in virtual time, and without the race detector: Go 1.26 would crash now and
-# then (golang/go#78156), and it would take three times as long. The second is of all packages but tests/chaos, with the detector; there the
-# tests in virtual time are skipped, as are in the first those that take real time (shared/virtualtime). So no test is left out, and
-# everything in real time is watched. The third is tests/chaos, alone and without the detector: its services are processes, which the
-# detector does not watch, and for want of a processor their leaders lose their leases.
+# With the detector there are three runs of go test. The first is of the packages that have tests in virtual time, without the
+# detector: Go 1.26 would crash now and then (golang/go#78156), and it would take three times as long. The second is of all packages
+# that it can watch, with it; there the tests in virtual time are skipped, as are in the first those that take real time
+# (shared/virtualtime). The third, without it, is of the packages whose tests start other processes, or read pages and templates. So no test is
+# left out, and what runs in real time within a test is watched. Last, in both cases, is tests/chaos alone: for want of a processor
+# its leaders would lose their leases.
+#
 # Which packages have tests in virtual time is asked of the go command: those whose test program has testing/synctest in it.
 # Test files with no other tests are left out of the second run by a build tag (!race || go1.27).
 #
@@ -43,32 +46,34 @@ run() {
   env "$@" || status=1
 }
 
-if ! command -v "$(go env CC)" >/dev/null; then
-  echo 'test: no C compiler is here, so the race detector is off' >&2
-  [[ ${CI:-} != true ]] || exit 1
-  run 'all packages, without the race detector' go test -vet off -timeout 20m "$@"
-  exit "$status"
-fi
-
 # The longest tests wait more than they work: four packages at a time, where there are fewer processors.
 processors=$(getconf _NPROCESSORS_ONLN)
 at_once=$((processors < 4 ? 4 : processors))
-listed=$(go list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "testing/synctest"}} virtual{{end}}{{end}}' "$@")
-virtual=$(sed -n 's/\.test virtual$//p' <<<"$listed")
-if [[ -n $virtual ]]; then
-  # shellcheck disable=SC2086 # one word a package
-  run 'the packages with tests in virtual time' VIRTUALTIME_REAL=skip GOGC=400 go test -p "$at_once" -vet off -timeout 15m $virtual
-fi
-chaos=github.com/sluice-cdc/sluice/tests/chaos
 packages=$(go list "$@")
-watched=$(grep -vx "$chaos" <<<"$packages" || true)
-if [[ -n $watched ]]; then
+chaos=$(grep -x 'github.com/sluice-cdc/sluice/tests/chaos' <<<"$packages" || true)
+others=$(grep -vx "${chaos:-none}" <<<"$packages" || true)
+[[ ${CI:-} != true ]] || RACE=1
+
+# shellcheck disable=SC2086 # one word a package
+if [[ -n ${RACE:-} && -n $others ]]; then
+  if ! command -v "$(go env CC)" >/dev/null; then
+    echo 'test: the race detector needs a C compiler, and none is here: install one, or run the tests without RACE=1 and CI=true' >&2
+    exit 1
+  fi
+  virtual=$(go list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "testing/synctest"}} virtual{{end}}{{end}}' $others | sed -n 's/\.test virtual$//p')
+  unwatched='sluice/(producer/stores/[a-z]+|tests/(cmd/(local|modules|picture)|deploy|docs|e2e/programs|images|internal/(bicep|kusto|modules|page)|modules))$'
+  alone=$(grep -E "$unwatched" <<<"$others" || true)
+  watched=$(grep -vE "$unwatched" <<<"$others" || true)
+  [[ -z $virtual ]] ||
+    run 'the packages with tests in virtual time' VIRTUALTIME_REAL=skip GOGC=400 go test -p "$at_once" -vet off -timeout 15m $virtual
   # Each program would sleep a second at its end, for races in what still runs; ours join what they start.
-  # shellcheck disable=SC2086 # one word a package
-  run 'all other packages in real time, with the race detector' CGO_ENABLED=1 VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 \
-    go test -race -p "$at_once" -vet off -timeout 15m $watched
+  [[ -z $watched ]] ||
+    run 'what runs in real time, with the race detector' CGO_ENABLED=1 VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 \
+      go test -race -p "$at_once" -vet off -timeout 15m $watched
+  [[ -z $alone ]] ||
+    run 'what the race detector cannot watch: other processes, pages and templates' go test -p "$at_once" -vet off -timeout 15m $alone
+elif [[ -n $others ]]; then
+  run 'all packages but tests/chaos, without the race detector (RACE=1)' GOGC=400 go test -p "$at_once" -vet off -timeout 20m $others
 fi
-if grep -qx "$chaos" <<<"$packages"; then
-  run 'processes that are killed and stopped, without the race detector' go test -vet off -timeout 15m "$chaos"
-fi
+[[ -z $chaos ]] || run 'processes that are killed and stopped' go test -vet off -timeout 15m "$chaos"
 exit "$status"

@@ -54,7 +54,7 @@ func git(t *testing.T, dir string, args ...string) string {
 func release(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "scripts", "release.sh"), args...)
-	cmd.Env = append(os.Environ(), "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

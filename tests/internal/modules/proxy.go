@@ -40,7 +40,7 @@ func (p *Proxy) Go(ctx context.Context, dir string, env []string, args ...string
 		"GOWORK=off",
 		"GOPROXY=file://"+filepath.ToSlash(p.Dir)+","+others,
 		"GONOSUMDB="+Base+"/*",
-		"GOFLAGS=-mod=mod -modcacherw -trimpath", // as in the Makefile: nothing is compiled twice
+		"GOFLAGS=-mod=mod -modcacherw -trimpath -tags=grpcnotrace", "CGO_ENABLED=0", // as in the Makefile: nothing is compiled twice
 	)
 	cmd.Env = append(cmd.Env, env...)
 	return cmd
