@@ -3,7 +3,7 @@
 #
 # Every second run has a busy loop on each processor beside it, and GOMAXPROCS is 1, 2 and 4 in turn, unless it is set: six runs are
 # every combination. --fresh runs "make test" in a new clone of what is committed, each time; without it scripts/test.sh runs here,
-# of the packages named or of all. Nothing comes from the cache of test results.
+# of the packages named or of all. RACE=1 is as there. Nothing comes from the cache of test results.
 #
 # The tables are printed at the end, and kept with the output of each run that failed in the folder that is named. Exits 1 when
 # anything failed. LOGS=FOLDER for another folder than a new one.

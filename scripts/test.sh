@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh [PACKAGE…]: every test of the packages, of the whole workspace without any. With RACE=1, which CI=true implies, what the race
-# detector can watch runs under it; without, each package is compiled and tested once, which takes half as long.
+# test.sh [PACKAGE…]: every test of the packages, of the whole workspace without any. With RACE=1, as
+# in .ci/run, what the race detector can watch runs under it; without, each package is compiled and tested once, which takes half as long.
 #
 # With the detector there are three runs of go test. The first is of the packages that have tests in virtual time, without the
 # detector: Go 1.26 would crash now and then (golang/go#78156), and it would take three times as long. The second is of all packages
@@ -52,12 +52,11 @@ at_once=$((processors < 4 ? 4 : processors))
 packages=$(go list "$@")
 chaos=$(grep -x 'github.com/sluice-cdc/sluice/tests/chaos' <<<"$packages" || true)
 others=$(grep -vx "${chaos:-none}" <<<"$packages" || true)
-[[ ${CI:-} != true ]] || RACE=1
 
 # shellcheck disable=SC2086 # one word a package
 if [[ -n ${RACE:-} && -n $others ]]; then
   if ! command -v "$(go env CC)" >/dev/null; then
-    echo 'test: the race detector needs a C compiler, and none is here: install one, or run the tests without RACE=1 and CI=true' >&2
+    echo 'test: the race detector needs a C compiler, and none is here: install one, or run the tests without RACE=1' >&2
     exit 1
   fi
   virtual=$(go list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "testing/synctest"}} virtual{{end}}{{end}}' $others | sed -n 's/\.test virtual$//p')
