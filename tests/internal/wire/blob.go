@@ -27,7 +27,7 @@ func (f *blobForwarder) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	if !f.way.pass(u) {
 		panic(http.ErrAbortHandler)
 	}
-	answered := f.way.observer.Arrived(u, in, body)
+	answered := f.way.records.arrived(u, in, body)
 	// A request that was sent is carried out, whether or not its sender still lives.
 	request := in.Clone(context.WithoutCancel(in.Context()))
 	request.RequestURI, request.URL.Scheme, request.URL.Host = "", "http", f.to

@@ -28,10 +28,10 @@ type Checkpoints struct {
 	tag    string          // of the last record in MongoDB; guarded by mu
 }
 
-var _ BlobObserver = (*Checkpoints)(nil)
-
-// Arrived records a write, if the storage accepts it.
-func (c *Checkpoints) Arrived(u Unit, r *http.Request, body []byte) func(int) func() {
+// arrived is called before a request is forwarded to Blob storage; answered, unless nil, when the
+// storage has answered with a status; and delivered, unless nil, when the answer is passed to the
+// service. A write is recorded, if the storage accepts it.
+func (c *Checkpoints) arrived(u Unit, r *http.Request, body []byte) (answered func(status int) (delivered func())) {
 	if u.Name != "write" || !strings.HasSuffix(r.URL.Path, ".json") {
 		return nil
 	}

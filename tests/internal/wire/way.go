@@ -25,20 +25,13 @@ type Way struct {
 	name       string
 	to         Addrs
 	listeners  [3]net.Listener // in the order of Servers
-	observer   BlobObserver
+	records    *Checkpoints
 	storage    func(next leasecheck.Doer) leasecheck.Doer
 	forwarding sync.WaitGroup
 
 	mu   sync.Mutex          // guards everything below
 	trap *Trap               // nil: everything passes
 	open map[net.Conn]Server // the connections of the service
-}
-
-// BlobObserver is called for the requests to Blob storage and their answers. Arrived is called
-// before a request is forwarded to the storage; the function that it returns, unless nil, when the
-// storage has answered with a status. Delivered is called when the answer is passed to the service.
-type BlobObserver interface {
-	Arrived(u Unit, r *http.Request, body []byte) (answered func(status int) (delivered func()))
 }
 
 // Listener opens a listener for a server.
@@ -51,9 +44,10 @@ func Loopback(ctx context.Context, _ Server) (net.Listener, error) {
 }
 
 // Listen opens the addresses of a way. Nothing is forwarded before [Way.Run], which closes them.
-// storage, unless nil, stands between the way and Blob storage: a recorder.
-func Listen(ctx context.Context, name string, to Addrs, at Listener, observer BlobObserver, storage func(next leasecheck.Doer) leasecheck.Doer) (*Way, error) {
-	w := &Way{name: name, to: to, observer: observer, storage: storage, open: map[net.Conn]Server{}}
+// The writes of checkpoints are added to records. storage, unless nil, stands between the way and
+// Blob storage: a recorder.
+func Listen(ctx context.Context, name string, to Addrs, at Listener, records *Checkpoints, storage func(next leasecheck.Doer) leasecheck.Doer) (*Way, error) {
+	w := &Way{name: name, to: to, records: records, storage: storage, open: map[net.Conn]Server{}}
 	for i, server := range Servers() {
 		l, err := at(ctx, server)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"net/http"
 	"testing"
 	"time"
 
@@ -27,11 +26,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noObserver is an observer that does nothing.
-type noObserver struct{}
-
-func (noObserver) Arrived(wire.Unit, *http.Request, []byte) func(int) func() { return nil }
-
 // onWay runs a way to a stack of its own.
 func onWay(t *testing.T) (*wire.Way, *emulator.Stack) {
 	t.Helper()
@@ -39,7 +33,7 @@ func onWay(t *testing.T) (*wire.Way, *emulator.Stack) {
 	require.NoError(t, err)
 	w, err := wire.Listen(t.Context(), "service", wire.Addrs{
 		Mongo: stack.Host(s.Endpoint(emulator.EnvMongo)), ServiceBus: stack.Host(s.Endpoint(emulator.EnvServiceBus)), Blob: stack.Host(s.Endpoint(emulator.EnvBlob)),
-	}, wire.Loopback, noObserver{}, nil)
+	}, wire.Loopback, &wire.Checkpoints{}, nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running errgroup.Group
