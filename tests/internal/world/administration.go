@@ -1,13 +1,9 @@
 package world
 
 import (
-	"context"
-	"net"
 	"net/http"
-	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
@@ -16,16 +12,7 @@ import (
 // and returns its URL.
 func (w *World) ServeAdministration() (url string) {
 	w.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(w, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = w.Bus.RunManagement(ctx, l) })
-	w.Cleanup(func() {
-		stop()
-		serving.Wait()
-	})
-	return "http://" + l.Addr().String()
+	return "http://" + netpipe.ServeTCP(w.T, w.Bus.RunManagement)
 }
 
 // Administered serves the administration in memory, which works in virtual time too, and returns

@@ -48,6 +48,12 @@ func (w *World) OperateProducer(configs []producer.Config, args ...string) Opera
 // adjusts its settings.
 func (w *World) OperateProjector(change func(*projector.Config, *projector.Options), args ...string) Operated {
 	w.Helper()
+	return w.OperateProjectorUntil(w.Context(), change, args...)
+}
+
+// OperateProjectorUntil is OperateProjector in a process that is killed when ctx ends.
+func (w *World) OperateProjectorUntil(ctx context.Context, change func(*projector.Config, *projector.Options), args ...string) Operated {
+	w.Helper()
 	config := w.ProjectorConfig()
 	config.SourceDatabase, config.SourceCollection = sourceDatabase, sourceCollection
 	config.AggregateIDPath, config.EventTypePath, config.VersionPath = "aggregateId", "type", "version"
@@ -67,7 +73,7 @@ func (w *World) OperateProjector(change func(*projector.Config, *projector.Optio
 		return config, nil
 	}
 	run := func(context.Context, projector.Config) error { w.Error("the command ran the projector"); return nil }
-	code := projector.Execute(w.Context(), args, load, o, &out, &errOut, run)
+	code := projector.Execute(ctx, args, load, o, &out, &errOut, run)
 	w.Logf("$ projector %q → %d\n%s%s", args, code, out.String(), errOut.String())
 	return Operated{code, out.String(), errOut.String()}
 }

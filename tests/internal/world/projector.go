@@ -91,6 +91,14 @@ func (p *Projector) End() (Counters, error) {
 	return *p.last, p.err
 }
 
+// MustEnd is End of a projector that ends without an error.
+func (p *Projector) MustEnd() Counters {
+	p.w.Helper()
+	counters, err := p.End()
+	require.NoError(p.w, err)
+	return counters
+}
+
 // Kill cuts all connections of the projector at once, as if the process were killed, and then ends
 // it.
 func (p *Projector) Kill() {

@@ -15,12 +15,7 @@ import (
 // any more.
 func (w *World) InAnotherRegion(f func()) {
 	w.Helper()
-	for _, p := range w.Producers {
-		p.kill()
-	}
-	for _, p := range w.Projectors {
-		p.Kill()
-	}
+	w.endServices()
 	w.Producers, w.Projectors = nil, nil
 	require.NoError(w, w.BusClient.Close(w.Context()))
 	virtualtime.Wait()

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -16,13 +17,16 @@ func (w *World) KeepImages() {
 		options.CreateCollection().SetChangeStreamPreAndPostImages(bson.D{{Key: "enabled", Value: true}})))
 }
 
+// next returns the next event of an aggregate.
+func (w *World) next(aggregate string) bson.D {
+	w.Inserted[aggregate]++
+	return bson.D{{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: w.Inserted[aggregate]}, {Key: "type", Value: "Counted"}}
+}
+
 // Insert commits the next event of an aggregate.
 func (w *World) Insert(aggregate string) {
 	w.Helper()
-	w.Inserted[aggregate]++
-	w.InsertDocument(bson.D{
-		{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: w.Inserted[aggregate]}, {Key: "type", Value: "Counted"},
-	})
+	w.InsertDocument(w.next(aggregate))
 }
 
 // InsertDocument commits any document. A test that wants it judged counts it in Inserted.
@@ -41,18 +45,13 @@ func (w *World) InsertInto(collection *driver.Collection, document any) {
 // InsertMany commits n events of a few aggregates, with one command for each hundred.
 func (w *World) InsertMany(n, aggregates int) {
 	w.Helper()
-	var documents []any
-	for i := range n {
-		aggregate := fmt.Sprintf("a%d", i%aggregates)
-		w.Inserted[aggregate]++
-		documents = append(documents, bson.D{
-			{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: w.Inserted[aggregate]}, {Key: "type", Value: "Counted"},
-		})
-		if len(documents) == 100 || i == n-1 {
-			_, err := w.Events.InsertMany(w.Context(), documents)
-			require.NoError(w, err)
-			documents = nil
-		}
+	documents := make([]any, n)
+	for i := range documents {
+		documents[i] = w.next(fmt.Sprintf("a%d", i%aggregates))
+	}
+	for command := range slices.Chunk(documents, 100) {
+		_, err := w.Events.InsertMany(w.Context(), command)
+		require.NoError(w, err)
 	}
 }
 

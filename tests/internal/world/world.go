@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"sync"
@@ -95,6 +96,16 @@ func InVirtualTime(t *testing.T, o Options, f func(w *World)) {
 	})
 }
 
+// Each is InVirtualTime for each row of a table, as a subtest of that name.
+func Each[Row any](t *testing.T, o Options, rows map[string]Row, f func(w *World, name string, row Row)) {
+	t.Helper()
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			InVirtualTime(t, o, func(w *World) { f(w, name, row) })
+		})
+	}
+}
+
 // InRealTime runs f in a world without a bubble.
 func InRealTime(t *testing.T, o Options, f func(w *World)) {
 	t.Helper()
@@ -104,23 +115,13 @@ func InRealTime(t *testing.T, o Options, f func(w *World)) {
 
 func run(t *testing.T, o Options, f func(w *World)) {
 	t.Helper()
-	window := o.DuplicateWindow
-	if window == 0 {
-		window = 10 * time.Minute
-	}
 	likeSomeVersion(t, &o.Mongo, o.Since)
 	asSomeTopology(t, &o.Mongo, o.ReplicaSet)
 	w := &World{
 		T: t, Mongo: mongo.New(o.Mongo), MongoNet: netpipe.Listen(mongoHost), Inserted: map[string]int{},
-		patience: 10 * time.Minute, poll: 10 * time.Millisecond, window: window,
+		patience: cmp.Or(o.Patience, 10*time.Minute), poll: cmp.Or(o.Poll, 10*time.Millisecond), window: cmp.Or(o.DuplicateWindow, 10*time.Minute),
 	}
 	w.empty(o.Bus)
-	if o.Patience > 0 {
-		w.patience = o.Patience
-	}
-	if o.Poll > 0 {
-		w.poll = o.Poll
-	}
 	w.OperatorMongo = ByName{w.MongoNet}
 	stopServers := w.serve(o.RoundTrip)
 	defer stopServers()
