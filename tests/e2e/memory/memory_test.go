@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"net"
 	"os"
 	"testing"
 
@@ -23,9 +22,7 @@ import (
 // The documents in memory are the server's after every write, whatever is written; and what one
 // refuses, the other does. MONGODB_URI names the server; without it, the embedded one is used.
 func TestMemoryWritesAsTheServerDoes(t *testing.T) {
-	client := mongoClient(t)
-	database := client.Database(fmt.Sprintf("sluice_memory_%d", os.Getpid()))
-	t.Cleanup(func() { _ = database.Drop(context.WithoutCancel(t.Context())) })
+	database := emptyDatabase(t, mongoClient(t))
 	outcomes := map[string]int{}
 	const seeds, writes = 60, 60
 	for seed := range uint64(seeds) {
@@ -67,13 +64,7 @@ func mongoClient(t *testing.T, adjust ...func(*options.ClientOptions)) *mongo.Cl
 	t.Helper()
 	uri := os.Getenv("MONGODB_URI")
 	if uri == "" {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-		served := make(chan error, 1)
-		go func() { served <- emulator.New(emulator.Options{}).Run(ctx, l) }()
-		t.Cleanup(func() { cancel(); require.NoError(t, <-served) })
-		uri = emulator.URI(l.Addr().String())
+		_, uri = emulator.Start(t, emulator.Options{})
 	}
 	o := options.Client().ApplyURI(uri)
 	for _, f := range adjust {
@@ -83,6 +74,15 @@ func mongoClient(t *testing.T, adjust ...func(*options.ClientOptions)) *mongo.Cl
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(context.WithoutCancel(t.Context()))) })
 	return client
+}
+
+// emptyDatabase returns an empty database, which is dropped at the end.
+func emptyDatabase(t *testing.T, client *mongo.Client) *mongo.Database {
+	t.Helper()
+	database := client.Database(fmt.Sprintf("sluice_memory_%d", os.Getpid()))
+	require.NoError(t, database.Drop(t.Context()))
+	t.Cleanup(func() { _ = database.Drop(context.WithoutCancel(t.Context())) })
+	return database
 }
 
 // send executes a write with the driver.

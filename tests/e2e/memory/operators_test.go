@@ -1,10 +1,8 @@
 package memory_test
 
 import (
-	"context"
 	"fmt"
 	"math"
-	"os"
 	"testing"
 	"time"
 
@@ -45,9 +43,7 @@ func list(values ...any) bson.D { return field(append(bson.A{}, values...)) }
 // digits and the order of elements. MONGODB_URI names the server; without it, the embedded one is
 // used.
 func TestOperatorsDoTheSameInMemoryAndOnTheServer(t *testing.T) {
-	client := mongoClient(t)
-	database := client.Database(fmt.Sprintf("sluice_operators_%d", os.Getpid()))
-	t.Cleanup(func() { _ = database.Drop(context.WithoutCancel(t.Context())) })
+	database := emptyDatabase(t, mongoClient(t))
 	seen := map[projection.OpKind]bool{}
 	for i, o := range outcomes() {
 		t.Run(o.name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,16 +16,16 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // A mirror that is made of descriptions has every value of its source after any updates by
 // pipelines. It has their order as well if the change carries the document, or no field was moved.
 func TestAMirrorOfPipelineUpdatesHasEveryValue(t *testing.T) {
-	database := mongoClient(t).Database(fmt.Sprintf("sluice_mirror_%d", os.Getpid()))
-	t.Cleanup(func() { _ = database.Drop(context.WithoutCancel(t.Context())) })
-	var info struct{ VersionArray []int }
-	require.NoError(t, database.RunCommand(t.Context(), d("buildInfo", 1)).Decode(&info))
-	if slices.Compare(info.VersionArray, []int{5}) < 0 {
+	database := emptyDatabase(t, mongoClient(t))
+	version, err := mongodb.ServerVersion(t.Context(), database.Client())
+	require.NoError(t, err)
+	if version.Major < 5 {
 		t.Skip("before MongoDB 5.0 this is otherwise")
 	}
 	source := database.Collection("source")
@@ -98,13 +97,7 @@ func without(t *testing.T, change bson.Raw, field string) bson.Raw {
 	if change.Lookup("operationType").StringValue() != "update" {
 		return change
 	}
-	kept := bson.D{}
-	for _, e := range fields {
-		if e.Key != field {
-			kept = append(kept, e)
-		}
-	}
-	raw, err := bson.Marshal(kept)
+	raw, err := bson.Marshal(slices.DeleteFunc(fields, func(e bson.E) bool { return e.Key == field }))
 	require.NoError(t, err)
 	return raw
 }

@@ -3,7 +3,6 @@ package memory_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -51,15 +50,6 @@ func (c *commands) count(name string) int {
 	return c.sent[name]
 }
 
-// readModel is an empty database, for the guards that a projector would write.
-func readModel(t *testing.T, client *mongo.Client) *mongo.Database {
-	t.Helper()
-	database := client.Database(fmt.Sprintf("sluice_wait_%d", os.Getpid()))
-	require.NoError(t, database.Drop(t.Context()))
-	t.Cleanup(func() { _ = database.Drop(context.WithoutCancel(t.Context())) })
-	return database
-}
-
 // guard writes the guard of an aggregate as a projector does, with more fields beside it.
 func guard(t *testing.T, c *mongo.Collection, embedded bool, aggregate string, version int64, more ...bson.E) {
 	t.Helper()
@@ -94,8 +84,7 @@ func TestWaitSeesTheEffectAsTheServerDoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent commands
-			client := mongoClient(t, sent.watch)
-			database := readModel(t, client)
+			database := emptyDatabase(t, mongoClient(t, sent.watch))
 			guards := database.Collection(test.guards)
 			of := func(version int64) (int64, []bson.E) {
 				if test.awaited.Stream == "" {
@@ -151,7 +140,7 @@ func TestWaitSeesTheEffectAsTheServerDoes(t *testing.T) {
 // What cannot come is an error: at once if the aggregate is parked, and otherwise with how far it
 // is applied.
 func TestWaitThatCannotEndIsAnErrorAsTheServerDoes(t *testing.T) {
-	database := readModel(t, mongoClient(t))
+	database := emptyDatabase(t, mongoClient(t))
 	positions := database.Collection("orders_positions")
 	guard(t, positions, false, "parked", 3, bson.E{Key: "parked", Value: bson.D{{Key: "reason", Value: "ProjectionFailed"}, {Key: "description", Value: "poison"}}})
 	guard(t, positions, false, "late", 3)
@@ -197,7 +186,7 @@ func TestWaitThatCannotEndIsAnErrorAsTheServerDoes(t *testing.T) {
 // wait.
 func TestWaitFollowsTheViewAsTheServerDoes(t *testing.T) {
 	var sent commands
-	database := readModel(t, mongoClient(t, sent.watch))
+	database := emptyDatabase(t, mongoClient(t, sent.watch))
 	one, two := database.Collection("timeline"), database.Collection("timeline_v2")
 	guard(t, one, true, "a", 3)
 	guard(t, two, true, "a", 2)

@@ -14,12 +14,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -40,16 +40,12 @@ var programs = map[string]func(t *testing.T) *exec.Cmd{
 	"python": func(t *testing.T) *exec.Cmd {
 		interpreter, err := os.ReadFile("../../clients/python/.interpreter")
 		require.NoError(t, err)
-		cmd := exec.CommandContext(t.Context(), strings.TrimSpace(string(interpreter)), "testdata/record.py") //nolint:gosec // installed by tests/emulator/scripts/clients.sh
-		cmd.Env = os.Environ()
-		return cmd
+		return exec.CommandContext(t.Context(), strings.TrimSpace(string(interpreter)), "testdata/record.py") //nolint:gosec // installed by tests/emulator/scripts/clients.sh
 	},
 	"java": func(t *testing.T) *exec.Cmd {
 		packages, err := os.ReadFile("../../clients/java/.classpath")
 		require.NoError(t, err)
-		cmd := exec.CommandContext(t.Context(), "java", "-cp", filepath.Join(strings.TrimSpace(string(packages)), "*"), "testdata/Record.java") //nolint:gosec // likewise
-		cmd.Env = os.Environ()
-		return cmd
+		return exec.CommandContext(t.Context(), "java", "-cp", filepath.Join(strings.TrimSpace(string(packages)), "*"), "testdata/Record.java") //nolint:gosec // likewise
 	},
 }
 
@@ -93,16 +89,10 @@ func recordClient(t *testing.T, program func(t *testing.T) *exec.Cmd) summary {
 		Name: world.Subscription, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: time.Minute},
 	}}}}}, servicebus.Options{})
 	require.NoError(t, err)
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	frames := &recorder{}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	running.Go(func() { _ = bus.Run(ctx, overhears{l, frames}) })
+	addr := netpipe.ServeTCP(t, func(ctx context.Context, l net.Listener) error { return bus.Run(ctx, overhears{l, frames}) })
 	cmd := program(t)
-	cmd.Env = append(cmd.Env, "SERVICE_BUS_CONNECTION_STRING="+servicebus.ConnectionString(l.Addr().String()),
+	cmd.Env = append(cmd.Environ(), "SERVICE_BUS_CONNECTION_STRING="+servicebus.ConnectionString(addr),
 		"SERVICE_BUS_TOPIC="+world.Topic, "SERVICE_BUS_SUBSCRIPTION="+world.Subscription)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
