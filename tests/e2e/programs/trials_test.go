@@ -1,9 +1,15 @@
 package programs
 
+import (
+	"fmt"
+	"strings"
+)
+
 const nowhere = "mongodb://user:hunter2@127.0.0.1:1/?replicaSet=rs0"
 
-// configurations returns wrong configurations, and a few right ones that look wrong. "BUS" in a
-// value stands for Service Bus's address.
+// configurations returns wrong configurations, and a few right ones that look wrong. The rules of
+// most settings are tested in the packages of the services alone. "BUS" in a value stands for
+// Service Bus's address.
 func configurations() []tried {
 	with := func(pairs ...string) map[string]string {
 		set := map[string]string{}
@@ -23,52 +29,16 @@ func configurations() []tried {
 	command := func(t tried, code int, args ...string) tried { t.args, t.code = args, code; return t }
 	speaks := func(t tried) tried { t.code = runs; return t }
 	return []tried{
-		p("no MongoDB at all", "MONGODB_URI: is required and not set", "MONGODB_URI", "-"),
-		p("an empty connection string", "MONGODB_URI: is required and empty", "MONGODB_URI", ""),
-		p("a connection string of something else", "MONGODB_URI: is not a MongoDB connection string", "MONGODB_URI", "mysql://u:hunter2@db"),
-		p("an empty database", "MONGODB_DATABASE: is required and empty", "MONGODB_DATABASE", ""),
-		p("an empty collection", "MONGODB_COLLECTION: is required and empty", "MONGODB_COLLECTION", ""),
-		p("blanks for a collection", "MONGODB_COLLECTION: is required and empty", "MONGODB_COLLECTION", "  "),
-		p("database and collection in one", "MONGODB_DATABASE: is not a name for a database", "MONGODB_DATABASE", "shop.events"),
-		p("a connection string for a database", "MONGODB_DATABASE: is not a name", "MONGODB_DATABASE", "mongodb://u:hunter2@db"),
 		p("a collection of MongoDB's own", "MONGODB_COLLECTION: what begins with system.", "MONGODB_COLLECTION", "system.profile"),
 		p("a misspelt setting", "ON_OVERSIZED: is no setting; did you mean ON_OVERSIZE?", "ON_OVERSIZED", "claimcheck"),
-		p("a setting in lower case", "log_level: is no setting; did you mean LOG_LEVEL?", "log_level", "debug"),
-		p("a setting with a word left out", "AGGREGATE_PATH: is no setting; did you mean AGGREGATE_ID_PATH?", "AGGREGATE_PATH", "_id"),
-		p("a stream's setting with a wrong name", "ORDER_SERVICE_BUS_TOPIC: is no setting; did you mean ORDERS_SERVICE_BUS_TOPIC?", "STREAMS", "orders", "ORDER_SERVICE_BUS_TOPIC", "orders"),
-		p("a setting of an unknown stream", "ORDERS_TOPIC: has the prefix of one stream's settings", "STREAMS", "orders", "ORDERS_TOPIC", "orders"),
 		p("a setting of a stream that STREAMS lacks", "REFUNDS_SERVICE_BUS_TOPIC: is the setting", "STREAMS", "orders", "REFUNDS_SERVICE_BUS_TOPIC", "x"),
-		p("two streams that are one", "STREAMS: a and b are both the stream", "STREAMS", "a,b"),
-		p("a stream's name in capitals", `STREAMS: "Orders" is not a valid stream name`, "STREAMS", "Orders"),
-		p("no entity", "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one", "SERVICE_BUS_TOPIC", "-"),
-		p("a topic and a queue", "SERVICE_BUS_TOPIC, SERVICE_BUS_QUEUE: set exactly one", "SERVICE_BUS_QUEUE", "q"),
-		p("two ways to sign in", "SERVICE_BUS_NAMESPACE: must not be set together", "SERVICE_BUS_NAMESPACE", "contoso.servicebus.windows.net"),
 		p("a namespace that is a URL", "SERVICE_BUS_NAMESPACE: must be a fully qualified name", "SERVICE_BUS_NAMESPACE", "sb://contoso/", "SERVICE_BUS_CONNECTION_STRING", "-"),
-		p("a broken connection string of Service Bus", "SERVICE_BUS_CONNECTION_STRING: is not a Service Bus", "SERVICE_BUS_CONNECTION_STRING", "hunter2"),
 		p("an administration without a scheme", "SERVICE_BUS_ADMINISTRATION: must be the URL of an emulator's", "SERVICE_BUS_ADMINISTRATION", "127.0.0.1:5300"),
-		p("a container with a capital", "BLOB_CONTAINER: must have", "BLOB_CONTAINER", "Sluice"),
-		p("storage without TLS", "BLOB_ACCOUNT_URL: must be an https URL", "BLOB_ACCOUNT_URL", "http://contoso", "BLOB_CONNECTION_STRING", "-"),
-		p("a time without a unit", "LEASE_DURATION: its value cannot be read as a duration", "LEASE_DURATION", "15"),
-		p("a lease that Azure does not give", "LEASE_DURATION: must be a whole number", "LEASE_DURATION", "5s"),
-		p("a takeover before the fence", "TAKEOVER_AFTER: must exceed FENCE_AFTER", "TAKEOVER_AFTER", "2s"),
-		p("a start without its time", "START_AT: is required .*for example", "START_FROM", "timestamp"),
 		p("a start in words", "START_AT: its value cannot be read as an RFC 3339 time", "START_FROM", "timestamp", "START_AT", "yesterday"),
-		p("an unknown operation", `OPERATIONS: "upsert" is not one`, "OPERATIONS", "insert,upsert"),
-		p("a pipeline that is no JSON", "PIPELINE:", "PIPELINE", "{"),
 		p("a pipeline that counts", "PIPELINE:", "PIPELINE", `[{"$group":{"_id":null}}]`),
-		p("no lanes", "PUBLISH_LANES: must be at least 1", "PUBLISH_LANES", "0"),
-		p("an invalid session key", "SESSION_KEY: its value cannot be read", "SESSION_KEY", "buckets:8"),
 		p("everything wrong at once", `[5-9] settings must be fixed`, "MONGODB_URI", "hunter2", "PUBLISH_LANES", "0", "LEASE_DURATION", "1s", "START_FROM", "timestamp", "ON_OVERSIZED", "x"),
-		r("a projector without a read model", "READ_MODEL_DATABASE: is required and not set", "READ_MODEL_DATABASE", "-"),
-		r("an empty read model", "READ_MODEL_DATABASE: is required and empty", "READ_MODEL_DATABASE", ""),
 		r("a misspelt setting of the projector", "MAX_SESSION: is no setting; did you mean MAX_SESSIONS?", "MAX_SESSION", "8"),
 		r("an unknown projection", "PROJECTION: is not one of", "PROJECTION", "timelines"),
-		r("a subscription without a topic", "SERVICE_BUS_TOPIC: is required with", "SERVICE_BUS_TOPIC", "-"),
-		r("no sessions", "MAX_SESSIONS: must be from 1", "MAX_SESSIONS", "0"),
-		r("fields of the mirror that lead into documents", "- MIRROR_FIELDS: the field", "PROJECTION", "mirror", "MIRROR_FIELDS", "a.b"),
-		r("a mirror of its own source", "MIRROR_COLLECTION", "PROJECTION", "mirror", "READ_MODEL_DATABASE", "shop", "SOURCE_DATABASE", "shop",
-			"SOURCE_COLLECTION", "orders", "MIRROR_COLLECTION", "orders"),
-		r("an invalid key of the mirror", "- MIRROR_KEY: the key", "PROJECTION", "mirror", "MIRROR_KEY", "a."),
 
 		lint(p("the same, asked for", "ON_OVERSIZED: is no setting", "ON_OVERSIZED", "claimcheck")),
 		lint(r("an unknown projection, with --lint", "PROJECTION: is not one of", "PROJECTION", "timelines")),
@@ -102,5 +72,45 @@ func configurations() []tried {
 		speaks(r("a projector whose MongoDB is away", `"dependency":"connection to MongoDB".*connection refused`, "MONGODB_URI", nowhere)),
 		speaks(r("a projector with a missing subscription", `"dependency":"connection to Service Bus"`, "SERVICE_BUS_SUBSCRIPTION", "nowhere")),
 		speaks(r("a projector with a wrong key", `"dependency":"connection to Service Bus"`, "SERVICE_BUS_CONNECTION_STRING", key)),
+	}
+}
+
+func line(aggregate string, version int, data string) string {
+	return fmt.Sprintf(`{"aggregateId":%s,"version":%d,"type":"T","occurredAt":"2026-01-01T00:00:00Z","data":%s}`+"\n", aggregate, version, data)
+}
+
+// inputs returns files of events for make run: invalid ones that are refused with file and line,
+// and unusual ones that are accepted. What else is invalid is tested in tests/internal/workload.
+func inputs() []tried {
+	refused := func(name, input, says string) tried {
+		return tried{name: "input: " + name, program: "local", input: input, code: 2, says: says}
+	}
+	played := func(name, input string, args ...string) tried {
+		return tried{name: "input: " + name, program: "local", input: input, args: args, code: 0, says: "RIGHT"}
+	}
+	ok := line(`"a"`, 1, "{}")
+	extended := line(`"keys that look like Extended JSON"`, 1, `{"$numberLong":"1","$oid":"x","$date":"no"}`)
+	nested := func(depth int) string { return strings.Repeat(`{"n":`, depth) + "1" + strings.Repeat("}", depth) }
+	return []tried{
+		refused("blanks and a byte order mark", "\xef\xbb\xbf \n", "it holds no event"),
+		refused("version negative", line(`"a"`, -1, "{}"), `"version" is missing or below 1`),
+		refused("a second line that is broken", ok+"{\n", ":2: is not JSON"),
+		{name: "input: a directory", program: "local", args: []string{"--input", "/tmp"}, code: 2, says: "is a directory"},
+		{name: "input: no flag before the file", program: "local", args: []string{"events.ndjson"}, code: 2, says: `"events.ndjson" is no flag`},
+
+		played("odd ones", "\xef\xbb\xbf"+strings.Join([]string{
+			ok, strings.ReplaceAll(line(`"Windows line ends"`, 1, "{}")+line(`"Windows line ends"`, 2, "{}"), "\n", "\r\n"),
+			"\n", line(`"a"`, 2, "{}"), "\n\n", line(`"a"`, 3, "{}"),
+			line(`"data null"`, 1, "null"),
+			line(`"data of every type"`, 1, `{"n":null,"b":true,"i":1,"f":1.5,"big":9007199254740993,"s":"x","l":[1,[2,{}]],"d":{}}`),
+			line(`"keys with dots and dollars"`, 1, `{"a.b":1,"$set":2,"":3}`),
+			line(`"--all"`, 1, "{}"), line(`"it's \"x\"\n\u001b[31m"`, 1, "{}"), line(`"訂單-١٧-😀"`, 1, "{}"),
+			line(`"`+strings.Repeat("x", 5000)+`"`, 1, "{}"),
+			line(`"a large event"`, 1, `{"s":"`+strings.Repeat("x", 400<<10)+`"}`),
+			extended, line(`"nested"`, 1, nested(80)), line(`"nested"`, 2, nested(179)),
+			strings.TrimSpace(line(`"no newline at the end"`, 1, "{}")),
+		}, "")),
+		played("a mirror of keys that look like Extended JSON", extended, "--projection=mirror"),
+		refused("documents nested 300 deep", line(`"a"`, 1, nested(300)), ":1: is nested deeper than the 180 levels that MongoDB stores"),
 	}
 }
