@@ -4,24 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	driver "go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
-	"github.com/sluice-cdc/sluice/tests/emulator"
-	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
 // appliedAnswer is the answer of /applied.
@@ -34,14 +27,9 @@ type appliedAnswer struct {
 
 func (s *realStack) applied(addr, query string) appliedAnswer {
 	s.Helper()
-	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+addr+"/applied?"+query, http.NoBody)
+	code, body, err := s.get(addr, "/applied?"+query)
 	require.NoError(s, err)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(s, err)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(s, err)
-	answer := appliedAnswer{code: response.StatusCode}
+	answer := appliedAnswer{code: code}
 	require.NoError(s, json.Unmarshal(body, &answer), string(body))
 	return answer
 }
@@ -49,47 +37,24 @@ func (s *realStack) applied(addr, query string) appliedAnswer {
 // A query that waits for the version of a command sees its effect, through the program's port and
 // in a Go program; if the version does not arrive, the error names the possible causes.
 func TestAQueryWaitsForTheVersionOfItsCommand(t *testing.T) {
-	for _, name := range []string{"timeline", "ledger"} {
+	for name, collection := range counting {
 		t.Run(name, func(t *testing.T) {
 			s := newRealStack(t, false)
-			for name, value := range s.settings() {
-				t.Setenv(name, value)
-			}
-			t.Setenv("SERVICE_BUS_SUBSCRIPTION", emulator.Subscription)
-			t.Setenv("READ_MODEL_DATABASE", "readmodel")
-			producing, err := producer.LoadConfig()
-			require.NoError(t, err)
-			projecting, err := projector.LoadConfig()
-			require.NoError(t, err)
-			log := &world.Recorder{}
-			o := projector.Options{Instance: "p", Logger: slog.New(slog.NewJSONHandler(log, nil))}
+			producing, projecting := s.configured(s.settings())
+			log, logger := recorded()
+			o := projector.Options{Logger: logger}
 			builds(name)(&projecting, &o)
-			var services sync.WaitGroup
-			run, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-			services.Go(func() { _ = producer.Run(run, producing, producer.Options{Instance: "a"}) })
-			var ended error
-			services.Go(func() { ended = projector.Run(run, projecting, o) })
-			defer func() { cancel(); services.Wait(); require.NoError(t, ended) }()
+			s.run(producing, producer.Options{}, projecting, o)
 			s.leads("a")
-			s.until("the projector serves", func() bool { return served.FindStringSubmatch(log.Text()) != nil })
-			addr := served.FindStringSubmatch(log.Text())[1]
-
-			client, err := driver.Connect(options.Client().ApplyURI(s.mongo))
-			require.NoError(t, err)
-			defer func() { _ = client.Disconnect(t.Context()) }()
-			readModel := client.Database("readmodel")
+			addr := s.serving(log)
 			s.until("its collections are there", func() bool {
-				names, err := readModel.ListCollectionNames(t.Context(), bson.D{})
+				names, err := s.model.ListCollectionNames(t.Context(), bson.D{})
 				return err == nil && len(names) > 0
 			})
-			collection, field := "timeline", "events"
-			if name == "ledger" {
-				collection = "accounts"
-			}
 			events := func() int64 {
-				raw, err := readModel.Collection(collection).FindOne(t.Context(), bson.D{{Key: "_id", Value: "one"}}).Raw()
+				raw, err := s.model.Collection(collection).FindOne(t.Context(), bson.D{{Key: "_id", Value: "one"}}).Raw()
 				require.NoError(t, err)
-				n, _ := raw.Lookup(field).AsInt64OK()
+				n, _ := raw.Lookup("events").AsInt64OK()
 				return n
 			}
 			for version := range int64(20) {
@@ -101,7 +66,7 @@ func TestAQueryWaitsForTheVersionOfItsCommand(t *testing.T) {
 					require.Equal(t, name, answer.Projection)
 				} else {
 					waiting, end := context.WithTimeout(t.Context(), 10*time.Second)
-					effect, err := projection.Wait(waiting, readModel, projection.Awaited{
+					effect, err := projection.Wait(waiting, s.model, projection.Awaited{
 						Projection: name, Collection: collection, Aggregate: "one", Version: version + 1,
 					})
 					end()

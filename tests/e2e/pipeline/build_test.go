@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +22,6 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
@@ -49,12 +47,15 @@ func (ledger) Project(e projection.Event) ([]projection.Write, error) {
 	}, nil
 }
 
-// builds returns the settings of a build, and of the projector that continues behind it.
-func builds(setting string) func(*projector.Config, *projector.Options) {
+// builds returns the settings of a build, and of the projector that continues behind it. The
+// projection is built in, the ledger, or one of those given.
+func builds(setting string, given ...projection.Projection) func(*projector.Config, *projector.Options) {
 	return func(c *projector.Config, o *projector.Options) {
 		c.Projection, o.Projections = setting, projection.Builtin()
-		if err := o.Projections.Register(ledger{}); err != nil {
-			panic(err)
+		for _, p := range append(given, ledger{}) {
+			if err := o.Projections.Register(p); err != nil {
+				panic(err)
+			}
 		}
 		if name, v, err := projection.ParseVersion(setting); err == nil && v > 1 {
 			c.Subscription = fmt.Sprintf("%s-v%d", name, v)
@@ -87,21 +88,98 @@ func onlyInserts(c *producer.Config, _ *producer.Options) {
 	c.Operations = []envelope.Operation{envelope.Insert}
 }
 
-// appendEvent commits the next event of an aggregate.
-func appendEvent(w *world.World, versions map[string]int, aggregate string, more ...bson.E) {
-	versions[aggregate]++
-	_, err := w.Events.InsertOne(w.Context(), append(bson.D{
+// anEvent returns the event of a version of an aggregate.
+func anEvent(aggregate string, version int) bson.D {
+	return bson.D{
 		{Key: "aggregateId", Value: aggregate},
-		{Key: "version", Value: versions[aggregate]},
+		{Key: "version", Value: version},
 		{Key: "type", Value: "Counted"},
-		{Key: "occurredAt", Value: fmt.Sprint(aggregate, "@", versions[aggregate])},
-	}, more...))
+		{Key: "occurredAt", Value: fmt.Sprint(aggregate, "@", version)},
+	}
+}
+
+// appendEvent commits the next event of an aggregate.
+func appendEvent(w *world.World, aggregate string, more ...bson.E) {
+	w.Inserted[aggregate]++
+	w.InsertDocument(append(anEvent(aggregate, w.Inserted[aggregate]), more...))
+}
+
+// appendEvents commits n events of a few aggregates, whose names are a0, a1 and so on.
+func appendEvents(w *world.World, n, aggregates int) {
+	for i := range n {
+		appendEvent(w, fmt.Sprint("a", i%aggregates))
+	}
+}
+
+// appendAtOnce commits n events of an aggregate with one command.
+func appendAtOnce(w *world.World, aggregate string, n int) {
+	documents := make([]any, n)
+	for i := range documents {
+		w.Inserted[aggregate]++
+		documents[i] = anEvent(aggregate, w.Inserted[aggregate])
+	}
+	_, err := w.Events.InsertMany(w.Context(), documents)
 	require.NoError(w, err)
 }
 
+// beside calls do again and again, after a pause each, until stop is called.
+func beside(pause func() time.Duration, do func()) (stop func()) {
+	ended := make(chan struct{})
+	var doing sync.WaitGroup
+	doing.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(pause()):
+				do()
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		doing.Wait()
+	}
+}
+
+// seeded returns a source of random numbers, whose seed is logged.
+func seeded(w *world.World) *rand.Rand {
+	seed := rand.Uint64()
+	w.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// createIndex creates an index of fields of the events.
+func createIndex(t *testing.T, events *driver.Collection, fields ...string) {
+	t.Helper()
+	keys := bson.D{}
+	for _, field := range fields {
+		keys = append(keys, bson.E{Key: field, Value: 1})
+	}
+	_, err := events.Indexes().CreateOne(t.Context(), driver.IndexModel{Keys: keys})
+	require.NoError(t, err)
+}
+
+// indexed creates the index by which a build reads an event store.
 func indexed(w *world.World) {
-	_, err := w.Events.Indexes().CreateOne(w.Context(), driver.IndexModel{Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}})
+	w.Helper()
+	createIndex(w.T, w.Events, "aggregateId", "version")
+}
+
+// subscribe adds a subscription with sessions to the topic.
+func subscribe(w *world.World, name string) {
+	w.Helper()
+	require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
+		Name: name, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
+	}))
+}
+
+// count returns how many documents a collection of the read model has.
+func count(w *world.World, collection string) int {
+	w.Helper()
+	n, err := w.Client.Database(world.ReadModel).Collection(collection).CountDocuments(w.Context(), bson.D{})
 	require.NoError(w, err)
+	return int(n)
 }
 
 // buildUntil runs the command until ctx ends, as a process that is killed then.
@@ -111,151 +189,87 @@ func buildUntil(ctx context.Context, w *world.World, set func(*projector.Config,
 
 // commandUntil runs a command of the projector until ctx ends, as a process that is killed then.
 func commandUntil(ctx context.Context, w *world.World, set func(*projector.Config, *projector.Options), args ...string) (code int, out string) {
-	config := w.ProjectorConfig()
-	config.SourceDatabase, config.SourceCollection = "shop", "events"
-	config.AggregateIDPath, config.EventTypePath, config.VersionPath = "aggregateId", "type", "version"
-	o := projector.Options{Instance: "job", ServiceBus: world.BusOptions(w.BusNet), Mongo: world.MongoOptions(w.OperatorMongo)}
-	operated(w, set)(&config, &o)
-	var printed, errors bytes.Buffer
-	load := func() (projector.Config, error) {
-		if joined, ok := config.Validate().(interface{ Unwrap() []error }); ok {
-			return config, settings.Problems(joined.Unwrap())
-		}
-		return config, nil
-	}
-	code = projector.Execute(ctx, args, load, o, &printed, &errors, nil)
-	return code, printed.String() + errors.String()
+	done := w.OperateProjectorUntil(ctx, operated(w, set), args...)
+	return done.Code, done.Out + done.Err
 }
 
 // G1, G2, G3: a read model that is built beside writers, by a command that is killed repeatedly,
 // and that then continues with the waiting events, contains each event once.
 func TestG3ABuildBesideWritersHasEachEventOnce(t *testing.T) {
-	programs := map[string]projection.Projection{"ledger as a program": ledger{}, "timeline:2 as a program": projection.Timeline{}, "ledger:2 as a program": ledger{}}
-	for _, name := range append(slices.Sorted(maps.Keys(programs)), "timeline", "ledger", "timeline:2", "ledger:2") {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				setting, _, _ := strings.Cut(name, " ")
-				set := builds(setting)
-				if p := programs[name]; p != nil {
-					var end func()
-					set, end = asProgram(w, p, setting)
-					defer end()
-				}
-				var c projector.Config
-				set(&c, &projector.Options{})
-				subscription := world.Subscription
-				if c.Subscription != "" {
-					subscription = c.Subscription
-				}
-				if subscription != world.Subscription {
-					require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
-						Name: subscription, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
-					}))
-				}
-				versions := map[string]int{}
-				indexed(w)
-				seed := rand.Uint64()
-				w.Logf("seed %d", seed)
-				random := rand.New(rand.NewPCG(seed, 0))
-				commit := func() { appendEvent(w, versions, fmt.Sprintf("a%02d", random.IntN(40))) }
-				for range 300 {
-					commit()
-				}
-				w.StartProducer("a", onlyInserts)
-				w.Leads("a")
-				for range 50 {
-					commit()
-				}
-				var writer sync.WaitGroup
-				stop := make(chan struct{})
-				writer.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						case <-time.After(20 * time.Millisecond):
-							commit()
-						}
-					}
-				})
-				code := -1
-				for tries := 0; code != 0; tries++ {
-					require.Less(w, tries, 200)
-					w.DelayMongo(40, 15*time.Millisecond, "find", "insert", "update")
-					ctx, kill := context.WithTimeout(w.Context(), time.Duration(50+random.IntN(400))*time.Millisecond)
-					var out string
-					if code, out = buildUntil(ctx, w, set, "--chunk", "20"); code != 0 {
-						w.Logf("killed, or failed: %s", out)
-						require.Error(w, ctx.Err(), "it failed by itself")
-					}
-					kill()
-				}
-				for range 30 {
-					w.Pass(20 * time.Millisecond)
-				}
-				close(stop)
-				writer.Wait()
-				p := w.StartProjector(set)
-				path := world.Topic + "/Subscriptions/" + subscription
-				total := 0
-				for _, n := range versions {
-					total += n
-				}
-				suffix := ""
-				if _, v, _ := projection.ParseVersion(setting); v > 1 {
-					suffix = fmt.Sprintf("_v%d", v)
-				}
-				w.Eventually("everything is consumed", func() bool {
-					return w.Bus.Stats(world.Topic).Accepted == total-300 && w.Bus.Stats(path).Active == 0
-				})
-				_, err := p.End()
-				require.NoError(w, err)
-				model := w.Client.Database(world.ReadModel)
-				collection := "timeline"
-				if strings.HasPrefix(setting, "ledger") {
-					collection = "accounts"
-				}
-				for aggregate, n := range versions {
-					var doc struct {
-						Events int `bson:"events"`
-					}
-					require.NoError(w, model.Collection(collection+suffix).FindOne(w.Context(), bson.D{{Key: "_id", Value: aggregate}}).Decode(&doc), aggregate)
-					require.Equal(w, n, doc.Events, aggregate)
-				}
-				if collection == "accounts" {
-					var all struct {
-						Events int `bson:"events"`
-					}
-					require.NoError(w, model.Collection("totals"+suffix).FindOne(w.Context(), bson.D{{Key: "_id", Value: "all"}}).Decode(&all))
-					require.Equal(w, total, all.Events)
-				}
-			})
+	world.Each(t, world.Options{Since: "5.0"}, map[string]projection.Projection{
+		"timeline": nil, "ledger": nil, "timeline:2": nil, "ledger:2": nil,
+		"ledger as a program": ledger{}, "timeline:2 as a program": projection.Timeline{}, "ledger:2 as a program": ledger{},
+	}, func(w *world.World, name string, program projection.Projection) {
+		setting, _, _ := strings.Cut(name, " ")
+		set := builds(setting)
+		if program != nil {
+			var end func()
+			set, end = asProgram(w, program, setting)
+			defer end()
+		}
+		subscription, suffix := world.Subscription, ""
+		if versioned, is := strings.CutSuffix(setting, ":2"); is {
+			subscription, suffix = versioned+"-v2", "_v2"
+			subscribe(w, subscription)
+		}
+		indexed(w)
+		random := seeded(w)
+		commit := func() { appendEvent(w, fmt.Sprintf("a%02d", random.IntN(40))) }
+		for range 300 {
+			commit()
+		}
+		w.StartProducer("a", onlyInserts)
+		w.Leads("a")
+		for range 50 {
+			commit()
+		}
+		stop := beside(func() time.Duration { return 20 * time.Millisecond }, commit)
+		code := -1
+		for tries := 0; code != 0; tries++ {
+			require.Less(w, tries, 200)
+			w.DelayMongo(40, 15*time.Millisecond, "find", "insert", "update")
+			ctx, kill := context.WithTimeout(w.Context(), time.Duration(50+random.IntN(400))*time.Millisecond)
+			if code, _ = buildUntil(ctx, w, set, "--chunk", "20"); code != 0 {
+				require.Error(w, ctx.Err(), "it failed by itself")
+			}
+			kill()
+		}
+		w.Pass(600 * time.Millisecond)
+		stop()
+		p := w.StartProjector(set)
+		total := w.Total()
+		w.Eventually("everything is consumed", func() bool {
+			return w.Bus.Stats(world.Topic).Accepted == total-300 && w.Bus.Stats(world.Topic+"/Subscriptions/"+subscription).Active == 0
 		})
-	}
+		p.MustEnd()
+		if strings.HasPrefix(setting, "timeline") {
+			require.Equal(w, w.Inserted, eventsIn(w, "timeline"+suffix))
+			return
+		}
+		require.Equal(w, w.Inserted, eventsIn(w, "accounts"+suffix))
+		require.Equal(w, total, eventsOf(w, "totals"+suffix, "all"))
+	})
 }
 
-// begun returns a stream with a few events before it and behind it, and an index for a build.
-func begun(w *world.World, events int) (versions map[string]int) {
+// begun begins a stream with events of three aggregates, and creates an index for a build.
+func begun(w *world.World, events int) {
 	w.Helper()
-	versions = map[string]int{}
 	indexed(w)
 	w.StartProducer("a", onlyInserts)
 	w.Leads("a")
-	for n := range events {
-		appendEvent(w, versions, fmt.Sprintf("a%d", n%3))
-	}
+	appendEvents(w, events, 3)
 	w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == events })
-	return versions
 }
 
 // G6: a source whose documents lack changes of the stream is refused, with the remedy, and nothing
 // is written.
 func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
-	for name, test := range map[string]struct {
+	type row struct {
 		wrong func(w *world.World)
 		set   func(c *projector.Config, o *projector.Options)
 		says  string
-	}{
+	}
+	world.Each(t, world.Options{Since: "5.0"}, map[string]row{
 		"without an index": {
 			wrong: func(w *world.World) { require.NoError(w, w.Events.Indexes().DropAll(w.Context())) },
 			says:  `create one, such as db.events.createIndex({"aggregateId": 1, "version": 1})`,
@@ -308,10 +322,6 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 			set:  func(c *projector.Config, _ *projector.Options) { c.SourceCollection = "others" },
 			says: "stream shop.events is of shop.events, and SOURCE_DATABASE and SOURCE_COLLECTION name shop.others",
 		},
-		"another path": {
-			set:  func(c *projector.Config, _ *projector.Options) { c.AggregateIDPath = "customerId" },
-			says: "stream shop.events has AGGREGATE_ID_PATH=aggregateId, and the projector customerId",
-		},
 		"ids of several types": {
 			wrong: func(w *world.World) {
 				w.InsertDocument(bson.D{{Key: "aggregateId", Value: 7}, {Key: "version", Value: 1}})
@@ -326,8 +336,7 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 			wrong: func(w *world.World) {
 				p := w.StartProjector(builds("ledger"))
 				w.Completed(9)
-				_, err := p.End()
-				require.NoError(w, err)
+				p.MustEnd()
 			},
 			says: "ledger_positions is not empty. A projector must not consume the subscription before the build has ended: stop it, and build another version",
 		},
@@ -336,9 +345,7 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 				_, err := w.Client.Database(world.ReadModel).Collection("ledger_positions").InsertOne(w.Context(),
 					bson.D{{Key: "_id", Value: "b1"}, {Key: "position", Value: "83"}, {Key: "stream", Value: "shop.others"}})
 				require.NoError(w, err)
-				require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
-					Name: "ledger-v2", Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
-				}))
+				subscribe(w, "ledger-v2")
 			},
 			set: func(c *projector.Config, _ *projector.Options) {
 				c.Projection, c.Subscription = "ledger:2", "ledger-v2"
@@ -371,29 +378,23 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 			},
 			says: "depend on the position, the time or the id of the event's message",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				begun(w, 9)
-				if test.wrong != nil {
-					test.wrong(w)
-				}
-				answer := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
-					operated(w, builds("ledger"))(c, o)
-					if test.set != nil {
-						test.set(c, o)
-					}
-				}, "build")
-				require.NotZero(w, answer.Code)
-				require.Contains(w, answer.Err, test.says)
-				if name != "a model that a projector has written" {
-					n, err := w.Client.Database(world.ReadModel).Collection("accounts").CountDocuments(w.Context(), bson.D{})
-					require.NoError(w, err)
-					require.Zero(w, n)
-				}
-			})
-		})
-	}
+	}, func(w *world.World, name string, test row) {
+		begun(w, 9)
+		if test.wrong != nil {
+			test.wrong(w)
+		}
+		answer := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
+			operated(w, builds("ledger"))(c, o)
+			if test.set != nil {
+				test.set(c, o)
+			}
+		}, "build")
+		require.NotZero(w, answer.Code)
+		require.Contains(w, answer.Err, test.says)
+		if name != "a model that a projector has written" {
+			require.Zero(w, count(w, "accounts"))
+		}
+	})
 }
 
 // clock keeps when an event was made.
@@ -410,11 +411,8 @@ func (clock) Project(e projection.Event) ([]projection.Write, error) {
 // checkpoint was before it was moved is refused.
 func TestG6ABuildReadsTheCheckpointWhereItIs(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-		versions := map[string]int{}
 		indexed(w)
-		for n := range 50 {
-			appendEvent(w, versions, fmt.Sprint("a", n%7))
-		}
+		appendEvents(w, 50, 7)
 		before := w.StartProducer("before", onlyInserts)
 		w.Leads("before")
 		before.End()
@@ -439,15 +437,14 @@ func TestG6ABuildReadsTheCheckpointWhereItIs(t *testing.T) {
 		require.Contains(w, out, `was moved to another store: set CHECKPOINT_STORE=mongodb`)
 
 		w.StartProducer("after", inMongo)
-		appendEvent(w, versions, "a0")
+		appendEvent(w, "a0")
 		w.Eventually("it is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 1 })
 		code, out = buildUntil(w.Context(), w, reads)
 		require.Zero(w, code, out)
 		p := w.StartProjector(reads)
-		appendEvent(w, versions, "a1")
-		w.Eventually("the read model has every event", func() bool { return maps.Equal(versions, eventsIn(w, "timeline")) })
-		_, err := p.End()
-		require.NoError(w, err)
+		appendEvent(w, "a1")
+		w.Eventually("the read model has every event", func() bool { return maps.Equal(w.Inserted, eventsIn(w, "timeline")) })
+		p.MustEnd()
 	})
 }
 
@@ -455,10 +452,8 @@ func TestG6ABuildReadsTheCheckpointWhereItIs(t *testing.T) {
 // not treated as the first of its aggregate because earlier ones were deleted from the source.
 func TestG3NothingIsAppliedBeforeTheBuildHasEnded(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-		require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
-			Name: "ledger-v2", Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
-		}))
-		versions := begun(w, 9)
+		subscribe(w, "ledger-v2")
+		begun(w, 9)
 		p := w.StartProjector(builds("ledger:2"))
 		w.Pass(9 * time.Minute)
 		require.Equal(w, 9, w.Bus.Stats(world.Topic+"/Subscriptions/ledger-v2").Active)
@@ -469,18 +464,13 @@ func TestG3NothingIsAppliedBeforeTheBuildHasEnded(t *testing.T) {
 		answer := w.OperateProjector(operated(w, builds("ledger:2")), "build")
 		require.Zero(w, answer.Code, answer.Err)
 		require.Regexp(w, `^ledger_v2 from shop.events: 6 events of 2 aggregates built in \S+\nStart its projector now: PROJECTION=ledger:2\n$`, answer.Out)
-		appendEvent(w, versions, "a0")
-		appendEvent(w, versions, "new")
+		appendEvent(w, "a0")
+		appendEvent(w, "new")
 		w.Eventually("all is consumed", func() bool { return w.Bus.Stats(world.Topic+"/Subscriptions/ledger-v2").Completed == 11 })
-		_, err = p.End()
-		require.NoError(w, err)
-		for aggregate, events := range map[string]int{"a0": 4, "a2": 3, "new": 1} {
-			require.Equal(w, events, eventsOf(w, "accounts_v2", aggregate), aggregate)
-		}
-		require.Zero(w, eventsOf(w, "accounts_v2", "a1"), "the source has nothing of it")
+		p.MustEnd()
+		require.Equal(w, map[string]int{"a0": 4, "a2": 3, "new": 1}, eventsIn(w, "accounts_v2"), "the source has nothing of a1")
 		require.Equal(w, 8, eventsOf(w, "totals_v2", "all"))
-		again := w.OperateProjector(operated(w, builds("ledger:2")), "build")
-		require.Zero(w, again.Code)
+		require.Zero(w, w.OperateProjector(operated(w, builds("ledger:2")), "build").Code)
 		require.Equal(w, 8, eventsOf(w, "totals_v2", "all"), "it is built already")
 	})
 }
@@ -500,49 +490,38 @@ func eventsOf(w *world.World, collection, id string) int {
 // G5: an event that can never be projected keeps its own aggregate from being built, and no other;
 // once the projection is corrected, another build adds that aggregate.
 func TestG5ABuildLeavesOutTheAggregateThatFails(t *testing.T) {
-	for setting, collection := range map[string]string{"ledger": "accounts", "sick": "sick"} {
-		t.Run(setting, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				versions := begun(w, 9)
-				appendEvent(w, versions, "a1", bson.E{Key: "poison", Value: true})
-				w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 10 })
-				build := func(well bool, args ...string) world.Operated {
-					return w.OperateProjector(func(c *projector.Config, o *projector.Options) {
-						operated(w, builds(setting))(c, o)
-						require.NoError(w, o.Projections.Register(sick{well}))
-					}, append([]string{"build"}, args...)...)
-				}
-				answer := build(false)
-				require.Equal(w, 1, answer.Code)
-				require.Contains(w, answer.Out, "1 aggregate could not be built:\n  a1: document ")
-				require.Contains(w, answer.Out, "poison")
-				require.Equal(w, 3, eventsOf(w, collection, "a0"))
-				require.Zero(w, eventsOf(w, collection, "a1"))
-				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-					builds(setting)(c, o)
-					require.NoError(w, o.Projections.Register(sick{true}))
-				})
-				w.Pass(time.Minute)
-				require.Equal(w, 10, w.Bus.Stats(world.SubscriptionPath).Active, "nothing is consumed before all is built")
-				var skip []string
-				if setting == "ledger" {
-					skip = []string{"--skip-event", poisonID(w)}
-				}
-				require.Zero(w, build(true, skip...).Code)
-				appendEvent(w, versions, "a1")
-				w.Completed(11)
-				_, err := p.End()
-				require.NoError(w, err)
-				require.Equal(w, 3, eventsOf(w, collection, "a0"))
-				if setting == "sick" {
-					require.Equal(w, 5, eventsOf(w, collection, "a1"))
-				} else {
-					require.Equal(w, 4, eventsOf(w, collection, "a1"))
-					require.Equal(w, 10, eventsOf(w, "totals", "all"))
-				}
-			})
-		})
-	}
+	world.Each(t, world.Options{Since: "5.0"}, map[string]string{"ledger": "accounts", "sick": "sick"}, func(w *world.World, setting, collection string) {
+		begun(w, 9)
+		appendEvent(w, "a1", bson.E{Key: "poison", Value: true})
+		w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 10 })
+		build := func(well bool, args ...string) world.Operated {
+			return w.OperateProjector(operated(w, builds(setting, sick{well})), append([]string{"build"}, args...)...)
+		}
+		answer := build(false)
+		require.Equal(w, 1, answer.Code)
+		require.Contains(w, answer.Out, "1 aggregate could not be built:\n  a1: document ")
+		require.Contains(w, answer.Out, "poison")
+		require.Equal(w, 3, eventsOf(w, collection, "a0"))
+		require.Zero(w, eventsOf(w, collection, "a1"))
+		p := w.StartProjector(builds(setting, sick{true}))
+		w.Pass(time.Minute)
+		require.Equal(w, 10, w.Bus.Stats(world.SubscriptionPath).Active, "nothing is consumed before all is built")
+		var skip []string
+		if setting == "ledger" {
+			skip = []string{"--skip-event", poisonID(w)}
+		}
+		require.Zero(w, build(true, skip...).Code)
+		appendEvent(w, "a1")
+		w.Completed(11)
+		p.MustEnd()
+		require.Equal(w, 3, eventsOf(w, collection, "a0"))
+		if setting == "sick" {
+			require.Equal(w, 5, eventsOf(w, collection, "a1"))
+		} else {
+			require.Equal(w, 4, eventsOf(w, collection, "a1"))
+			require.Equal(w, 10, eventsOf(w, "totals", "all"))
+		}
+	})
 }
 
 func poisonID(w *world.World) string {
@@ -568,26 +547,19 @@ func (s sick) Project(e projection.Event) ([]projection.Write, error) {
 // G3: a projector that consumes beside the build is noticed, and the build ends with the remedy.
 func TestG3ABuildBesideAProjectorIsNoticed(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-		versions := map[string]int{}
 		indexed(w)
-		for n := range 9 {
-			appendEvent(w, versions, fmt.Sprintf("a%d", n%3))
-		}
+		appendEvents(w, 9, 3)
 		w.StartProducer("a", onlyInserts)
 		w.Leads("a")
 		p := w.StartProjector(builds("ledger")) // before there is a build for which it would wait
 		w.Eventually("the projector looks for messages", func() bool { return w.Bus.Stats(world.SubscriptionPath).Waiters > 0 })
-		var code int
-		var out string
-		var building sync.WaitGroup
-		building.Go(func() { code, out = buildUntil(w.Context(), w, builds("ledger"), "--chunk", "3", "--rate", "1") })
+		b := startBuild(w.Context(), w, builds("ledger"), "--chunk", "3")
 		w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts", "a0") == 3 })
-		appendEvent(w, versions, "a2")
-		building.Wait()
+		appendEvent(w, "a2")
+		code, out := b.end()
 		require.Equal(w, 1, code)
 		require.Contains(w, out, `the read model holds an aggregate that this build has not written: "a2". A projector must not consume the subscription`)
-		_, err := p.End()
-		require.NoError(w, err)
+		p.MustEnd()
 	})
 }
 
@@ -610,25 +582,19 @@ func (numbered) Project(e projection.Event) ([]projection.Write, error) {
 // of them refuses is not built.
 func TestG5ABuildLeavesOutTheAggregateThatTheDatabaseRefuses(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-		versions := map[string]int{}
 		indexed(w)
 		w.StartProducer("a", onlyInserts)
 		w.Leads("a")
 		for aggregate, number := range map[string]int{"a0": 1, "a1": 2, "a2": 2} {
-			appendEvent(w, versions, aggregate, bson.E{Key: "number", Value: number})
+			appendEvent(w, aggregate, bson.E{Key: "number", Value: number})
 		}
 		w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 3 })
-		set := func(c *projector.Config, o *projector.Options) {
-			operated(w, builds("numbered"))(c, o)
-			require.NoError(w, o.Projections.Register(numbered{}))
-		}
+		set := operated(w, builds("numbered", numbered{}))
 		for range 2 { // it is retried, and refused again
 			answer := w.OperateProjector(set, "build", "--chunk", "1")
 			require.Equal(w, 1, answer.Code)
 			require.Contains(w, answer.Out, "1 aggregate could not be built:\n  a2: ")
-			require.Equal(w, 1, eventsOf(w, "numbered", "a0"))
-			require.Equal(w, 1, eventsOf(w, "numbered", "a1"))
-			require.Zero(w, eventsOf(w, "numbered", "a2"))
+			require.Equal(w, map[string]int{"a0": 1, "a1": 1, "a2": 0}, eventsIn(w, "numbered"), "a2 is a stub")
 		}
 		accepted := w.OperateProjector(set, "build", "--accept-failed")
 		require.Zero(w, accepted.Code, accepted.Err)
@@ -642,50 +608,43 @@ func TestG5ABuildLeavesOutTheAggregateThatTheDatabaseRefuses(t *testing.T) {
 // A read model is built, and goes on behind the build, with a program as its projection; a build
 // whose program fails or goes away ends, fails no aggregate, and can be continued.
 func TestG1G3AProgramsReadModelIsBuilt(t *testing.T) {
-	for _, p := range []projection.Projection{ledger{}, projection.Timeline{}} {
-		t.Run(p.Name(), func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				g := w.StartProgram(p)
-				defer g.End()
-				set := func(c *projector.Config, o *projector.Options) {
-					builds(p.Name())(c, o)
-					g.Runs(p.Name())(c, o)
-				}
-				indexed(w)
-				versions := map[string]int{}
-				for n := range 60 {
-					appendEvent(w, versions, fmt.Sprint("a", n%7))
-				}
-				w.StartProducer("a", onlyInserts)
-				w.Leads("a")
-				works := w.Serves(p)
-				g.Replace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					if r.Method == http.MethodPost && g.Posted() > 20 {
-						http.Error(w, "out of order", http.StatusInternalServerError)
-						return
-					}
-					works.ServeHTTP(w, r)
-				}))
-				failing := w.OperateProjector(operated(w, set), "build")
-				require.Equal(w, 1, failing.Code)
-				require.Contains(w, failing.Err, "does not answer as it must")
-				g.Stop()
-				require.Equal(w, 1, w.OperateProjector(operated(w, set), "build").Code)
-				g.Replace(works)
-				built := w.OperateProjector(operated(w, set), "build")
-				require.Equal(w, 0, built.Code)
-				require.Contains(w, built.Out, p.Name()+" from shop.events: 60 events of 7 aggregates built")
-				w.StartProjector(set)
-				for n := range 21 {
-					appendEvent(w, versions, fmt.Sprint("a", n%7))
-				}
-				w.Completed(21)
-				require.Equal(w, 0, w.OperateProjector(set, "verify").Code)
-				if p.Name() == "timeline" {
-					require.Equal(w, 0, w.OperateProjector(operated(w, set), "repair", "a3").Code)
-					require.Equal(w, 0, w.OperateProjector(set, "verify").Code)
-				}
-			})
-		})
-	}
+	world.Each(t, world.Options{Since: "5.0"}, map[string]projection.Projection{
+		"ledger": ledger{}, "timeline": projection.Timeline{},
+	}, func(w *world.World, name string, p projection.Projection) {
+		g := w.StartProgram(p)
+		defer g.End()
+		set := func(c *projector.Config, o *projector.Options) {
+			builds(name)(c, o)
+			g.Runs(name)(c, o)
+		}
+		indexed(w)
+		appendEvents(w, 60, 7)
+		w.StartProducer("a", onlyInserts)
+		w.Leads("a")
+		works := w.Serves(p)
+		g.Replace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost && g.Posted() > 20 {
+				http.Error(w, "out of order", http.StatusInternalServerError)
+				return
+			}
+			works.ServeHTTP(w, r)
+		}))
+		failing := w.OperateProjector(operated(w, set), "build")
+		require.Equal(w, 1, failing.Code)
+		require.Contains(w, failing.Err, "does not answer as it must")
+		g.Stop()
+		require.Equal(w, 1, w.OperateProjector(operated(w, set), "build").Code)
+		g.Replace(works)
+		built := w.OperateProjector(operated(w, set), "build")
+		require.Equal(w, 0, built.Code)
+		require.Contains(w, built.Out, name+" from shop.events: 60 events of 7 aggregates built")
+		w.StartProjector(set)
+		appendEvents(w, 21, 7)
+		w.Completed(21)
+		require.Equal(w, 0, w.OperateProjector(set, "verify").Code)
+		if name == "timeline" {
+			require.Equal(w, 0, w.OperateProjector(operated(w, set), "repair", "a3").Code)
+			require.Equal(w, 0, w.OperateProjector(set, "verify").Code)
+		}
+	})
 }

@@ -29,20 +29,24 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// slowBuild is a build of the projection ledger that takes some seconds, and is in its middle when
-// slowBuild returns.
+// slowBuild is a build that reads one document a second.
 type slowBuild struct {
 	code  int
 	out   string
 	ended sync.WaitGroup
 }
 
-func building(w *world.World, set func(*projector.Config, *projector.Options), args ...string) *slowBuild {
-	w.Helper()
+// startBuild starts a build, as a process that is killed when ctx ends.
+func startBuild(ctx context.Context, w *world.World, set func(*projector.Config, *projector.Options), args ...string) *slowBuild {
 	b := &slowBuild{}
-	b.ended.Go(func() {
-		b.code, b.out = buildUntil(w.Context(), w, set, append([]string{"--chunk", "3", "--rate", "1"}, args...)...)
-	})
+	b.ended.Go(func() { b.code, b.out = buildUntil(ctx, w, set, append([]string{"--rate", "1"}, args...)...) })
+	return b
+}
+
+// building returns a build of the projection ledger that is in its middle.
+func building(w *world.World) *slowBuild {
+	w.Helper()
+	b := startBuild(w.Context(), w, builds("ledger"), "--chunk", "3")
 	w.Eventually("the first range is recorded", func() bool {
 		recorded, err := w.Client.Database(world.ReadModel).Collection("ledger_build").CountDocuments(w.Context(), bson.D{{Key: "ranges", Value: 1}})
 		require.NoError(w, err)
@@ -60,32 +64,26 @@ func (b *slowBuild) end() (code int, out string) {
 // G1, G3: transient faults in the middle of a build are waited out, and the read model then has
 // each event once.
 func TestG3ABuildOutlastsWhatPasses(t *testing.T) {
-	for name, trouble := range map[string]func(w *world.World, plug *world.Plug) (over func()){
-		"the source is unreachable": func(w *world.World, plug *world.Plug) func() {
+	world.Each(t, world.Options{Since: "5.0"}, map[string]func(w *world.World, plug *world.Plug){
+		"the source is unreachable": func(w *world.World, plug *world.Plug) {
 			plug.Pull()
-			return func() { w.Pass(5 * time.Minute); plug.PlugIn() }
+			w.Pass(5 * time.Minute)
+			plug.PlugIn()
 		},
 		"its disk is full":    failing(14031, "insert", "update", "commitTransaction"),
 		"it is not primary":   failing(10107, "insert", "update", "commitTransaction"),
 		"it is stepping down": failing(189, "insert", "update", "commitTransaction"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				begun(w, 9)
-				plug := &world.Plug{}
-				w.OperatorMongo = plug.Dialer(w.OperatorMongo)
-				b := building(w, builds("ledger"))
-				over := trouble(w, plug)
-				over()
-				code, out := b.end()
-				require.Zero(w, code, out)
-				for _, aggregate := range []string{"a0", "a1", "a2"} {
-					require.Equal(w, 3, eventsOf(w, "accounts", aggregate))
-				}
-				require.Equal(w, 9, eventsOf(w, "totals", "all"))
-			})
-		})
-	}
+	}, func(w *world.World, _ string, trouble func(w *world.World, plug *world.Plug)) {
+		begun(w, 9)
+		plug := &world.Plug{}
+		w.OperatorMongo = plug.Dialer(w.OperatorMongo)
+		b := building(w)
+		trouble(w, plug)
+		code, out := b.end()
+		require.Zero(w, code, out)
+		require.Equal(w, w.Inserted, eventsIn(w, "accounts"))
+		require.Equal(w, 9, eventsOf(w, "totals", "all"))
+	})
 }
 
 // G1, G3: a build of a single range repeats it if its progress cannot be recorded for a while.
@@ -107,8 +105,7 @@ func TestG3ABuildKilledWhileItWritesLeavesAllOrNothing(t *testing.T) {
 		w.Producers[0].End()
 		ctx, kill := context.WithCancel(w.Context())
 		defer kill()
-		var b slowBuild
-		b.ended.Go(func() { b.code, b.out = buildUntil(ctx, w, builds("ledger"), "--chunk", "3", "--rate", "1") })
+		b := startBuild(ctx, w, builds("ledger"), "--chunk", "3")
 		w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts", "a0") == 3 })
 		w.Pass(time.Second)
 		w.DelayMongo(1, time.Minute, "update")
@@ -124,41 +121,30 @@ func TestG3ABuildKilledWhileItWritesLeavesAllOrNothing(t *testing.T) {
 	})
 }
 
-func failing(code int, commands ...string) func(w *world.World, plug *world.Plug) func() {
-	return func(w *world.World, _ *world.Plug) func() {
-		return func() { w.FailMongo(20, code, commands...) }
-	}
+func failing(code int, commands ...string) func(*world.World, *world.Plug) {
+	return func(w *world.World, _ *world.Plug) { w.FailMongo(20, code, commands...) }
 }
 
 // G1, G3: a range that can no longer be read as of its time is read again as of another one, as a
 // whole.
 func TestG3ARangeThatIsTooOldIsReadAgain(t *testing.T) {
-	for name, gone := range map[string]int{
+	world.Each(t, world.Options{Since: "5.0"}, map[string]int{
 		"the history is shorter": mongodb.SnapshotTooOld, "an index was created": mongodb.SnapshotUnavailable,
 		"a chunk was moved": mongodb.StaleChunkHistory, "the member has not seen the time": mongodb.InvalidOptions,
-	} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				begun(w, 9)
-				w.Producers[0].End() // so that no other cursor is read
-				const events = 300   // more than a server returns at once
-				documents := make([]any, events)
-				for n := range documents {
-					documents[n] = bson.D{{Key: "aggregateId", Value: "large"}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(n)}}
-				}
-				_, err := w.Events.InsertMany(w.Context(), documents)
-				require.NoError(w, err)
-				b := building(w, builds("ledger"))
-				status := w.OperateProjector(operated(w, builds("ledger")), "status")
-				require.Regexp(w, `\nbuild +building: [0-9]+ events \(of about 309\) of [0-9]+ aggregates? in [0-9]+ ranges?, at `, status.Out)
-				w.FailMongo(3, gone, "getMore")
-				code, out := b.end()
-				require.Zero(w, code, out)
-				require.Equal(w, events, eventsOf(w, "accounts", "large"))
-				require.Equal(w, 9+events, eventsOf(w, "totals", "all"))
-			})
-		})
-	}
+	}, func(w *world.World, _ string, gone int) {
+		begun(w, 9)
+		w.Producers[0].End() // so that no other cursor is read
+		const events = 300   // more than a server returns at once
+		appendAtOnce(w, "large", events)
+		b := building(w)
+		status := w.OperateProjector(operated(w, builds("ledger")), "status")
+		require.Regexp(w, `\nbuild +building: [0-9]+ events \(of about 309\) of [0-9]+ aggregates? in [0-9]+ ranges?, at `, status.Out)
+		w.FailMongo(3, gone, "getMore")
+		code, out := b.end()
+		require.Zero(w, code, out)
+		require.Equal(w, events, eventsOf(w, "accounts", "large"))
+		require.Equal(w, 9+events, eventsOf(w, "totals", "all"))
+	})
 }
 
 // G1, G3, G5: ranges that are too old whenever they are read are halved, down to one aggregate. One
@@ -168,16 +154,9 @@ func TestG5AnAggregateThatIsAlwaysTooOldIsLeftOut(t *testing.T) {
 		begun(w, 9)
 		w.Producers[0].End() // so that no other cursor is read
 		const large, most = 300, 101
-		var documents []any
 		for aggregate, events := range map[string]int{"b": most / 2, "c": most / 2, "d": large, "e": most / 2, "f": most / 2} { // a server returns 101 at once
-			for n := range events {
-				documents = append(documents, bson.D{
-					{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(n)},
-				})
-			}
+			appendAtOnce(w, aggregate, events)
 		}
-		_, err := w.Events.InsertMany(w.Context(), documents)
-		require.NoError(w, err)
 		w.FailMongo(60, mongodb.SnapshotTooOld, "getMore")
 		code, out := buildUntil(w.Context(), w, builds("ledger"), "--chunk", "200")
 		require.Equal(w, 1, code, out)
@@ -198,12 +177,7 @@ func TestG6ASourceThatRefusesClusterTimesEndsTheBuild(t *testing.T) {
 		begun(w, 9)
 		w.Producers[0].End() // so that no other cursor is read
 		const events = 300   // more than a server returns at once
-		documents := make([]any, events)
-		for n := range documents {
-			documents[n] = bson.D{{Key: "aggregateId", Value: "large"}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(n)}}
-		}
-		_, err := w.Events.InsertMany(w.Context(), documents)
-		require.NoError(w, err)
+		appendAtOnce(w, "large", events)
 		w.FailMongo(1000, mongodb.InvalidOptions, "getMore")
 		code, out := buildUntil(w.Context(), w, builds("ledger"))
 		require.Equal(w, 1, code, out)
@@ -219,7 +193,6 @@ func TestG6ASourceThatRefusesClusterTimesEndsTheBuild(t *testing.T) {
 // that wait are recognised.
 func TestG3ABuildBesideANamedStreamHasEachEventOnce(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-		versions := map[string]int{}
 		indexed(w)
 		w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
 			onlyInserts(c, o)
@@ -230,14 +203,12 @@ func TestG3ABuildBesideANamedStreamHasEachEventOnce(t *testing.T) {
 			c.Stream = "sales"
 		}
 		w.Eventually("the stream has begun", func() bool { return w.CheckpointOf("sales").Token != nil })
-		for n := range 9 {
-			appendEvent(w, versions, fmt.Sprintf("a%d", n%3))
-		}
+		appendEvents(w, 9, 3)
 		w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 9 })
 		code, out := buildUntil(w.Context(), w, set)
 		require.Zero(w, code, out)
 		w.StartProjector(set)
-		appendEvent(w, versions, "a1")
+		appendEvent(w, "a1")
 		w.Completed(10)
 		require.Equal(w, 10, eventsOf(w, "totals", "all"))
 	})
@@ -259,20 +230,18 @@ func (paid) Project(e projection.Event) ([]projection.Write, error) {
 // missed for want of the versions before it. A version that is left out behind a build is noticed.
 func TestG5AnAggregateWithoutEffectsIsKnownAfterABuild(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-		versions := begun(w, 9)
+		begun(w, 9)
 		set := func(c *projector.Config, o *projector.Options) {
-			builds("paid")(c, o)
+			builds("paid", paid{})(c, o)
 			c.VersionFirst, c.VersionGapWait = 1, time.Second
-			require.NoError(w, o.Projections.Register(paid{}))
 		}
 		code, out := buildUntil(w.Context(), w, set)
 		require.Zero(w, code, out)
 		w.StartProjector(set)
-		versions["a1"]++
-		w.InsertDocument(bson.D{{Key: "aggregateId", Value: "a1"}, {Key: "version", Value: versions["a1"]}, {Key: "type", Value: "Paid"}})
+		w.InsertDocument(bson.D{{Key: "aggregateId", Value: "a1"}, {Key: "version", Value: 4}, {Key: "type", Value: "Paid"}})
 		w.Completed(10)
 		require.Equal(w, 1, eventsOf(w, "paid", "a1"))
-		w.InsertDocument(bson.D{{Key: "aggregateId", Value: "a2"}, {Key: "version", Value: versions["a2"] + 2}, {Key: "type", Value: "Paid"}})
+		w.InsertDocument(bson.D{{Key: "aggregateId", Value: "a2"}, {Key: "version", Value: 5}, {Key: "type", Value: "Paid"}})
 		w.Eventually("it is set aside", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 1 })
 	})
 }
@@ -291,15 +260,10 @@ func (s sized) Project(e projection.Event) ([]projection.Write, error) {
 func TestG3LargeEffectsMakeSmallRanges(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		begun(w, 9)
-		set := func(c *projector.Config, o *projector.Options) {
-			builds("sized")(c, o)
-			require.NoError(w, o.Projections.Register(sized{5 << 20}))
-		}
+		set := builds("sized", sized{5 << 20})
 		code, out := buildUntil(w.Context(), w, set)
 		require.Zero(w, code, out)
-		for _, aggregate := range []string{"a0", "a1", "a2"} {
-			require.Equal(w, 3, eventsOf(w, "sized", aggregate))
-		}
+		require.Equal(w, w.Inserted, eventsIn(w, "sized"))
 		status := w.OperateProjector(operated(w, set), "status")
 		require.Regexp(w, `\nbuild +built: 9 events of 3 aggregates in [34] ranges`, status.Out)
 	})
@@ -308,33 +272,29 @@ func TestG3LargeEffectsMakeSmallRanges(t *testing.T) {
 // G1, G6: if the source is dropped or replaced in the middle of a build, the build ends with an
 // error, and the version is not built.
 func TestG6ABuildOfASourceThatGoesEnds(t *testing.T) {
-	for says, change := range map[string]func(w *world.World){
+	world.Each(t, world.Options{Since: "5.0"}, map[string]func(w *world.World){
 		"shop.events was dropped while it was read": func(w *world.World) { require.NoError(w, w.Events.Drop(w.Context())) },
 		"shop.events was replaced by another collection while it was read": func(w *world.World) {
 			require.NoError(w, w.Events.Drop(w.Context()))
 			indexed(w)
 		},
-	} {
-		t.Run(says, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				begun(w, 9)
-				b := building(w, builds("ledger"))
-				change(w)
-				code, out := b.end()
-				require.Equal(w, 1, code)
-				require.Contains(w, out, says)
-				again := w.OperateProjector(operated(w, builds("ledger")), "build")
-				require.Equal(w, 1, again.Code)
-				require.Regexp(w, "is not a collection of the source|is another collection than the one from which this build began", again.Err)
-			})
-		})
-	}
+	}, func(w *world.World, says string, change func(w *world.World)) {
+		begun(w, 9)
+		b := building(w)
+		change(w)
+		code, out := b.end()
+		require.Equal(w, 1, code)
+		require.Contains(w, out, says)
+		again := w.OperateProjector(operated(w, builds("ledger")), "build")
+		require.Equal(w, 1, again.Code)
+		require.Regexp(w, "is not a collection of the source|is another collection than the one from which this build began", again.Err)
+	})
 }
 
 // G6: if the producer's settings change during a build, or a snapshot begins, the build ends with
 // an error, and the version is not built.
 func TestG6ABuildWhoseStreamChangesEnds(t *testing.T) {
-	for says, change := range map[string]func(w *world.World){
+	world.Each(t, world.Options{Since: "5.0"}, map[string]func(w *world.World){
 		"stream shop.events has a PIPELINE": func(w *world.World) {
 			w.StartProducer("b", func(c *producer.Config, o *producer.Options) {
 				onlyInserts(c, o)
@@ -347,32 +307,25 @@ func TestG6ABuildWhoseStreamChangesEnds(t *testing.T) {
 			w.Leads("b")
 			require.Zero(w, snapshotCommand(w, onlyInserts, "start", "--readers-know", "--rate", "1").Code)
 		},
-	} {
-		t.Run(says, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				begun(w, 180)
-				w.Producers[0].End()
-				var b slowBuild
-				b.ended.Go(func() { b.code, b.out = buildUntil(w.Context(), w, builds("ledger"), "--chunk", "60", "--rate", "1") })
-				w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts", "a0") == 60 })
-				change(w)
-				w.Leads("b")
-				code, out := b.end()
-				require.Equal(w, 1, code, out)
-				require.Contains(w, out, says)
-				require.Contains(w, w.OperateProjector(operated(w, builds("ledger")), "status").Out, "building: ", "it is not built")
-			})
-		})
-	}
+	}, func(w *world.World, says string, change func(w *world.World)) {
+		begun(w, 180)
+		w.Producers[0].End()
+		b := startBuild(w.Context(), w, builds("ledger"), "--chunk", "60")
+		w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts", "a0") == 60 })
+		change(w)
+		w.Leads("b")
+		code, out := b.end()
+		require.Equal(w, 1, code, out)
+		require.Contains(w, out, says)
+		require.Contains(w, w.OperateProjector(operated(w, builds("ledger")), "status").Out, "building: ", "it is not built")
+	})
 }
 
 // G3: two builds of one version at once do the work of one.
 func TestG3TwoBuildsAtOnceAreOne(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-		versions := begun(w, 9)
-		for n := range 90 {
-			appendEvent(w, versions, fmt.Sprintf("b%02d", n%30))
-		}
+		begun(w, 9)
+		appendEvents(w, 90, 30)
 		var builders sync.WaitGroup
 		for range 2 {
 			builders.Go(func() {
@@ -382,34 +335,22 @@ func TestG3TwoBuildsAtOnceAreOne(t *testing.T) {
 			})
 		}
 		builders.Wait()
-		for aggregate, n := range versions {
-			require.Equal(w, n, eventsOf(w, "accounts", aggregate))
-		}
+		require.Equal(w, w.Inserted, eventsIn(w, "accounts"))
 		require.Equal(w, 99, eventsOf(w, "totals", "all"))
 	})
 }
 
 // G3: an aggregate that is larger than many ranges is built as a whole, in one.
 func TestG3AnAggregateOfManyEventsIsOneRange(t *testing.T) {
-	for setting, collection := range map[string]string{"ledger": "accounts", "timeline": "timeline"} {
-		t.Run(setting, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				begun(w, 9)
-				const events = 5000
-				documents := make([]any, events)
-				for n := range documents {
-					documents[n] = bson.D{{Key: "aggregateId", Value: "a1large"}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Counted"}, {Key: "occurredAt", Value: fmt.Sprint(n)}}
-				}
-				_, err := w.Events.InsertMany(w.Context(), documents)
-				require.NoError(w, err)
-				built := w.OperateProjector(operated(w, builds(setting)), "build", "--chunk", "10", "--json")
-				require.Zero(w, built.Code, built.Err)
-				require.Equal(w, events, eventsOf(w, collection, "a1large"))
-				require.Equal(w, 3, eventsOf(w, collection, "a2"))
-				require.Contains(w, built.Out, `"aggregates": 4`)
-			})
-		})
-	}
+	world.Each(t, world.Options{Since: "5.0"}, counting, func(w *world.World, setting, collection string) {
+		begun(w, 9)
+		const events = 5000
+		appendAtOnce(w, "a1large", events)
+		built := w.OperateProjector(operated(w, builds(setting)), "build", "--chunk", "10", "--json")
+		require.Zero(w, built.Code, built.Err)
+		require.Equal(w, w.Inserted, eventsIn(w, collection))
+		require.Contains(w, built.Out, `"aggregates": 4`)
+	})
 }
 
 // toAnother reaches another MongoDB by the host name another.
@@ -489,8 +430,7 @@ func TestG1ABuildEndsBeforeTheTopicIsFull(t *testing.T) {
 			o.Administration = &azcore.ClientOptions{Transport: way}
 		}
 		used.Store(800 << 20)
-		var b slowBuild
-		b.ended.Go(func() { b.code, b.out = buildUntil(w.Context(), w, set, "--chunk", "1", "--rate", "1", "--json") })
+		b := startBuild(w.Context(), w, set, "--chunk", "1", "--json")
 		w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts_v2", "a0") == 9 })
 		used.Store(820 << 20)
 		code, out := b.end()
@@ -515,8 +455,7 @@ func TestABuildKeepsItsRate(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		begun(w, 27)
 		started := time.Now()
-		var b slowBuild
-		b.ended.Go(func() { b.code, b.out = buildUntil(w.Context(), w, builds("ledger"), "--chunk", "9", "--rate", "1") })
+		b := startBuild(w.Context(), w, builds("ledger"), "--chunk", "9")
 		w.Eventually("the first range is built", func() bool { return eventsOf(w, "accounts", "a0") == 9 })
 		require.Less(w, time.Since(started), 5*time.Second, "a range of nine documents has no pause")
 		code, out := b.end()

@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -37,11 +36,10 @@ func (s *storage) Do(r *http.Request) (*http.Response, error) {
 	return s.next.Do(r)
 }
 
-// project runs a projector beside the producers until the world ends; without storage it has no
-// settings for it.
-func project(w *world.World, s *storage) (log *world.Recorder, stop func()) {
+// project starts a projector; without storage it has no settings for it.
+func project(w *world.World, s *storage) *world.Projector {
 	w.Helper()
-	p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+	return w.StartProjector(func(c *projector.Config, o *projector.Options) {
 		c.Connections, c.MaxSessions, c.VersionGapWait = 1, 4, 0
 		if s != nil {
 			c.Blob, c.ClaimContainer = azure.Blob{ConnectionString: blob.ConnectionString(world.BlobHost)}, "claim-checks"
@@ -50,22 +48,13 @@ func project(w *world.World, s *storage) (log *world.Recorder, stop func()) {
 		}
 		require.NoError(w, c.Validate())
 	})
-	return p.Log, func() {
-		_, err := p.End()
-		require.NoError(w, err)
-	}
 }
 
 // grow commits five events of an aggregate, the third one of 2 MB, and three of another one.
 func grow(w *world.World) {
 	w.Helper()
 	for version := 1; version <= 5; version++ {
-		document := bson.D{
-			{Key: "aggregateId", Value: "x"},
-			{Key: "version", Value: version},
-			{Key: "type", Value: "Counted"},
-			{Key: "occurredAt", Value: fmt.Sprintf("2026-01-01T00:00:%02dZ", version)},
-		}
+		document := anEvent("x", version)
 		if version == 3 {
 			document[2].Value = "Grown"
 			document = append(document, bson.E{Key: "pad", Value: strings.Repeat("x", 2<<20)})
@@ -92,7 +81,7 @@ func TestG3ALargeEventHasItsEffectOnceAndInOrder(t *testing.T) {
 		a := claiming(w)
 		s := &storage{}
 		s.closed.Store(true)
-		_, stop := project(w, s)
+		p := project(w, s)
 		w.Bus.LoseAcknowledgements(2)
 		grow(w)
 		w.Eventually("the other aggregate is there", func() bool { return w.TimelineOf("y").Events == 3 })
@@ -103,9 +92,9 @@ func TestG3ALargeEventHasItsEffectOnceAndInOrder(t *testing.T) {
 		w.Eventually("everything is there", func() bool { return w.TimelineOf("x").Events >= 5 })
 		w.Eventually("everything is completed", func() bool { return w.Bus.Stats(world.SubscriptionPath).Completed == 8 })
 		require.Equal(t, map[string]int64{"Counted": 4, "Grown": 1}, w.TimelineOf("x").Types)
-		require.Equal(t, "2026-01-01T00:00:05Z", w.TimelineOf("x").Last)
+		require.Equal(t, "x@5", w.TimelineOf("x").Last)
 		require.Zero(t, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
-		stop()
+		p.MustEnd()
 		a.End()
 	})
 }
@@ -113,7 +102,7 @@ func TestG3ALargeEventHasItsEffectOnceAndInOrder(t *testing.T) {
 // G6: a body that is lost, or differs from the stored one, is poison with its own reason: never
 // applied, and never skipped.
 func TestG6ALargeEventWhoseBodyIsLostIsPoison(t *testing.T) {
-	for reason, spoil := range map[string]func(w *world.World, name string){
+	world.Each(t, world.Options{}, map[string]func(w *world.World, name string){
 		"ClaimCheckMissing": func(w *world.World, name string) {
 			_, err := w.Blobs().DeleteBlob(w.Context(), "claim-checks", name, nil)
 			require.NoError(w, err)
@@ -123,28 +112,24 @@ func TestG6ALargeEventWhoseBodyIsLostIsPoison(t *testing.T) {
 			_, err := client.Upload(w.Context(), streaming.NopCloser(bytes.NewReader([]byte("something else"))), nil)
 			require.NoError(w, err)
 		},
-	} {
-		t.Run(reason, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				a := claiming(w)
-				grow(w)
-				w.Eventually("all are published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 8 })
-				a.End()
-				pages := w.Blobs().NewListBlobsFlatPager("claim-checks", nil)
-				page, err := pages.NextPage(t.Context())
-				require.NoError(t, err)
-				require.Len(t, page.Segment.BlobItems, 1)
-				spoil(w, *page.Segment.BlobItems[0].Name)
+	}, func(w *world.World, reason string, spoil func(w *world.World, name string)) {
+		a := claiming(w)
+		grow(w)
+		w.Eventually("all are published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 8 })
+		a.End()
+		pages := w.Blobs().NewListBlobsFlatPager("claim-checks", nil)
+		page, err := pages.NextPage(w.Context())
+		require.NoError(w, err)
+		require.Len(w, page.Segment.BlobItems, 1)
+		spoil(w, *page.Segment.BlobItems[0].Name)
 
-				log, stop := project(w, &storage{})
-				w.Eventually("three are dead-lettered", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 3 })
-				w.Eventually("the other aggregate is there", func() bool { return w.TimelineOf("y").Events == 3 })
-				require.EqualValues(t, 2, w.TimelineOf("x").Events)
-				require.Contains(t, log.Text(), reason)
-				stop()
-			})
-		})
-	}
+		p := project(w, &storage{})
+		w.Eventually("three are dead-lettered", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 3 })
+		w.Eventually("the other aggregate is there", func() bool { return w.TimelineOf("y").Events == 3 })
+		require.EqualValues(w, 2, w.TimelineOf("x").Events)
+		require.Contains(w, p.Log.Text(), reason)
+		p.MustEnd()
+	})
 }
 
 // A projector without the settings of the bodies' storage waits at the first one and logs what to
@@ -152,17 +137,17 @@ func TestG6ALargeEventWhoseBodyIsLostIsPoison(t *testing.T) {
 func TestAProjectorWithoutStorageWaitsAtALargeEvent(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := claiming(w)
-		log, stop := project(w, nil)
+		p := project(w, nil)
 		grow(w)
 		w.Eventually("the other aggregate is there", func() bool { return w.TimelineOf("y").Events == 3 })
 		w.Pass(10 * time.Minute)
 		require.EqualValues(t, 2, w.TimelineOf("x").Events)
 		require.Zero(t, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
-		require.Contains(t, log.Text(), "set BLOB_ACCOUNT_URL")
-		stop()
-		_, stop = project(w, &storage{})
+		require.Contains(t, p.Log.Text(), "set BLOB_ACCOUNT_URL")
+		p.MustEnd()
+		p = project(w, &storage{})
 		w.Eventually("everything is there", func() bool { return w.TimelineOf("x").Events == 5 })
-		stop()
+		p.MustEnd()
 		a.End()
 	})
 }

@@ -101,8 +101,7 @@ func TestG1G2AMirrorCopiesHostileDocuments(t *testing.T) {
 						require.Equal(w, []byte(want), []byte(got), "%v", want)
 					}
 					a.End()
-					_, err := p.End()
-					require.NoError(w, err)
+					p.MustEnd()
 				})
 			})
 		}
@@ -165,8 +164,7 @@ func TestG1G3G5HostileFieldsOfEvents(t *testing.T) {
 						s := w.Bus.Stats(world.SubscriptionPath)
 						return s.Completed+s.DeadLettered >= 2*len(values)
 					})
-					counted, err := p.End()
-					require.NoError(w, err)
+					counted := p.MustEnd()
 					a.End()
 					require.Equal(w, 2*len(values), counted.Applied+counted.DeadLettered)
 					require.GreaterOrEqual(w, counted.Applied, len(values)+1, "nothing that is hostile is applied")
@@ -261,8 +259,7 @@ func TestG5G6WhatAnEventHoldsDoesNothingToATerminal(t *testing.T) {
 		for line := range strings.SplitSeq(strings.TrimSpace(p.Log.Text()), "\n") {
 			require.True(w, json.Valid([]byte(line)), line)
 		}
-		_, err := p.End()
-		require.NoError(w, err)
+		p.MustEnd()
 		a.End()
 	})
 }

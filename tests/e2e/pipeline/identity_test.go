@@ -1,11 +1,9 @@
 package pipeline_test
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -63,33 +61,17 @@ func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
 	defer endpoint.Close()
 	s := newRealStack(t, false)
 	blobs := blob.New(blob.Options{Token: "a-token"})
-	for k, v := range map[string]string{
+	producing, projecting := s.configured(map[string]string{
 		"IDENTITY_ENDPOINT": endpoint.URL, "IDENTITY_HEADER": "a-header", "AZURE_CLIENT_ID": identity.client,
 		emulator.EnvMongo: s.mongo, "HTTP_ADDR": "127.0.0.1:0",
 		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": emulator.Topic,
 		"BLOB_ACCOUNT_URL": "https://devstoreaccount1.blob.core.windows.net",
 		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert",
 		"SERVICE_BUS_SUBSCRIPTION": emulator.Subscription, "READ_MODEL_DATABASE": "readmodel",
-	} {
-		t.Setenv(k, v)
-	}
-	bus := world.BusOptions(s.bus())
-	producing, err := producer.LoadConfig()
-	require.NoError(t, err)
-	projecting, err := projector.LoadConfig()
-	require.NoError(t, err)
-
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 2)
-	log := &world.Recorder{}
-	logger := slog.New(slog.NewJSONHandler(log, nil))
-	storage := world.BlobOptions(blobs.Transport())
-	go func() {
-		done <- producer.Run(ctx, producing, producer.Options{Logger: logger, Instance: "a", Blob: storage, ServiceBus: bus})
-	}()
-	go func() {
-		done <- projector.Run(ctx, projecting, projector.Options{Logger: logger, Instance: "p", ServiceBus: bus})
-	}()
+	})
+	log, logger := recorded()
+	bus, storage := world.BusOptions(s.bus()), world.BlobOptions(blobs.Transport())
+	stop := s.run(producing, producer.Options{Logger: logger, Blob: storage, ServiceBus: bus}, projecting, projector.Options{Logger: logger, ServiceBus: bus})
 	defer func() {
 		if t.Failed() {
 			t.Log(log.Text())
@@ -102,12 +84,10 @@ func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
 	s.leads("a")
 	s.insert(10)
 	s.until("ten events are visible", func() bool {
-		doc, err := world.ReadTimeline(t.Context(), s.events.Database().Client(), "one")
+		doc, err := world.ReadTimeline(t.Context(), s.client, "one")
 		return err == nil && doc.Events == 10
 	})
 	stop()
-	require.NoError(t, <-done)
-	require.NoError(t, <-done)
 
 	problems, resources := identity.seen()
 	require.Empty(t, problems)

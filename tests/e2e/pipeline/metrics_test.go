@@ -1,11 +1,9 @@
 package pipeline_test
 
 import (
-	"context"
-	"log/slog"
-	"net/http"
+	"bytes"
+	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,28 +15,17 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/internal/tree"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-var served = regexp.MustCompile(`"serving health checks".*?"addr":"([^"]+)"`)
-
 // scrape reads /metrics of the service that writes this log, without the metrics of the runtime.
 func (s *realStack) scrape(log *world.Recorder) map[string]*dto.MetricFamily {
 	s.Helper()
-	var addr []string
-	s.until("the service says where it serves", func() bool {
-		addr = served.FindStringSubmatch(log.Text())
-		return addr != nil
-	})
-	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+addr[1]+"/metrics", http.NoBody)
+	_, body, err := s.get(s.serving(log), "/metrics")
 	require.NoError(s, err)
-	response, err := http.DefaultClient.Do(request)
-	require.NoError(s, err)
-	defer response.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(body))
 	require.NoError(s, err)
 	for name := range families {
 		if !strings.HasPrefix(name, "sluice_") {
@@ -99,29 +86,14 @@ func value(f *dto.MetricFamily) (sum float64) {
 func TestTheDocumentationTellsEveryMetricAndTheyCount(t *testing.T) {
 	const events = 30
 	s := newRealStack(t, false)
-	for name, value := range s.settings() {
-		t.Setenv(name, value)
-	}
+	settings := s.settings()
 	// A busy machine must not cost the leader its leadership: the times of leadership are the
 	// defaults.
-	t.Setenv("HEARTBEAT_INTERVAL", "1s")
-	t.Setenv("FENCE_AFTER", "4s")
-	t.Setenv("TAKEOVER_AFTER", "6s")
-	t.Setenv("SERVICE_BUS_SUBSCRIPTION", emulator.Subscription)
-	t.Setenv("READ_MODEL_DATABASE", "readmodel")
-	producing, err := producer.LoadConfig()
-	require.NoError(t, err)
-	projecting, err := projector.LoadConfig()
-	require.NoError(t, err)
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 2)
-	ofProducer, ofProjector := &world.Recorder{}, &world.Recorder{}
-	go func() {
-		done <- producer.Run(ctx, producing, producer.Options{Instance: "a", Logger: slog.New(slog.NewJSONHandler(ofProducer, nil))})
-	}()
-	go func() {
-		done <- projector.Run(ctx, projecting, projector.Options{Instance: "p", Logger: slog.New(slog.NewJSONHandler(ofProjector, nil))})
-	}()
+	maps.Copy(settings, map[string]string{"HEARTBEAT_INTERVAL": "1s", "FENCE_AFTER": "4s", "TAKEOVER_AFTER": "6s"})
+	producing, projecting := s.configured(settings)
+	ofProducer, toProducers := recorded()
+	ofProjector, toProjectors := recorded()
+	stop := s.run(producing, producer.Options{Logger: toProducers}, projecting, projector.Options{Logger: toProjectors})
 	s.leads("a")
 	s.insert(events)
 	s.until("all is applied", func() bool { return s.stack.ServiceBus.Stats(s.stack.Route.Out()).Completed >= events })
@@ -167,6 +139,4 @@ func TestTheDocumentationTellsEveryMetricAndTheyCount(t *testing.T) {
 		require.False(t, strings.HasSuffix(name, "_seconds") && f.GetType() == dto.MetricType_GAUGE && value(f) < 0, name)
 	}
 	stop()
-	require.NoError(t, <-done)
-	require.NoError(t, <-done)
 }

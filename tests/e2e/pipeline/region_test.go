@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
@@ -112,8 +111,7 @@ func TestG1G2G3G4AnotherRegionGoesOnFromACopy(t *testing.T) {
 			w.InsertMany(20, 6)
 		}
 		w.Completed(120)
-		_, err := p.End()
-		require.NoError(t, err)
+		p.MustEnd()
 		w.InsertMany(50, 10) // four of the aggregates are new
 		w.Published()
 		require.Equal(t, 120, w.Bus.Stats(world.SubscriptionPath).Completed, "these are lost with the namespace")
@@ -126,8 +124,7 @@ func TestG1G2G3G4AnotherRegionGoesOnFromACopy(t *testing.T) {
 			undecided := desk(w, nil, "token", "restore", "--container", copies)
 			require.Equal(t, 1, undecided.Code, "somebody has to know what was not applied")
 			require.Contains(t, undecided.Err, "--applied")
-			restored := desk(w, nil, "token", "restore", "--container", copies, "--applied")
-			require.Equal(t, 0, restored.Code, restored.Err)
+			require.Zero(w, desk(w, nil, "token", "restore", "--container", copies, "--applied").Code)
 			w.Leads("b")
 			p := w.StartProjector(nil)
 			w.Completed(120) // 60 were before the copy
@@ -135,8 +132,7 @@ func TestG1G2G3G4AnotherRegionGoesOnFromACopy(t *testing.T) {
 			w.Completed(150)
 			right(w)
 			require.Greater(t, slices.Min(epochs(w)), slices.Max(before), "the copy's epoch is older than its last leader's")
-			counted, err := p.End()
-			require.NoError(t, err)
+			counted := p.MustEnd()
 			require.Equal(t, 90, counted.Applied)
 			require.Equal(t, 60, counted.Duplicates)
 			require.Zero(t, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
@@ -162,11 +158,10 @@ func TestG1G2G5AnotherRegionPublishesAgainWhatTheCopyHadBehindIt(t *testing.T) {
 		w.Pass(time.Minute)
 		oldest := time.Now().UTC()
 		for _, version := range []int{1, 3, 4} { // the second is missing
-			w.InsertDocument(bson.D{{Key: "aggregateId", Value: "gap"}, {Key: "version", Value: version}, {Key: "type", Value: "Counted"}})
+			w.InsertDocument(anEvent("gap", version))
 		}
 		w.Eventually("it is parked", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 2 })
-		_, err := p.End()
-		require.NoError(t, err)
+		p.MustEnd()
 		w.InsertMany(30, 3)
 		w.Eventually("it is in the checkpoint, and not applied", func() bool { return w.Checkpoint().Published == 63 })
 		name, content := theCopy(w, nil)
@@ -177,8 +172,7 @@ func TestG1G2G5AnotherRegionPublishesAgainWhatTheCopyHadBehindIt(t *testing.T) {
 		w.InAnotherRegion(func() {
 			waits(w, "b", nil)
 			carryIn(w, name, content)
-			restored := desk(w, nil, "token", "restore", name, "--container", copies, "--to", oldest.Format(time.RFC3339))
-			require.Equal(t, 0, restored.Code, restored.Err)
+			require.Zero(w, desk(w, nil, "token", "restore", name, "--container", copies, "--to", oldest.Format(time.RFC3339)).Code)
 			p := w.StartProjector(nil)
 			w.Eventually("the parked event and the one behind it lie there again", func() bool {
 				return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 2
@@ -186,11 +180,9 @@ func TestG1G2G5AnotherRegionPublishesAgainWhatTheCopyHadBehindIt(t *testing.T) {
 			w.Completed(43)
 			right(w)
 			require.EqualValues(t, 1, w.TimelineOf("gap").Events)
-			_, err := p.End()
-			require.NoError(t, err)
+			p.MustEnd()
 
-			replayed := w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.VersionGapWait = 0 }, "parked", "replay", "gap")
-			require.Equal(t, 0, replayed.Code, replayed.Err)
+			require.Zero(w, w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.VersionGapWait = 0 }, "parked", "replay", "gap").Code)
 			require.EqualValues(t, 3, w.TimelineOf("gap").Events)
 			require.EqualValues(t, 4, w.TimelineOf("gap").Guard.Version)
 			require.Equal(t, 0, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
@@ -211,21 +203,18 @@ func TestG1G2G3AnotherRegionWithANewReadModelAndNoCopy(t *testing.T) {
 		w.Completed(60)
 		before := epochs(w)
 		a.End()
-		_, err := p.End()
-		require.NoError(t, err)
+		p.MustEnd()
 
 		w.InAnotherRegion(func() {
 			require.NoError(t, w.Client.Database(world.ReadModel).Drop(w.Context()))
 			waits(w, "b", nil)
-			restored := desk(w, nil, "token", "restore", "--to", began.Format(time.RFC3339))
-			require.Equal(t, 0, restored.Code, restored.Err)
+			require.Zero(w, desk(w, nil, "token", "restore", "--to", began.Format(time.RFC3339)).Code)
 			p := w.StartProjector(nil)
 			w.InsertMany(6, 6)
 			w.Completed(66)
 			right(w)
 			require.Greater(t, slices.Min(epochs(w)), slices.Max(before))
-			counted, err := p.End()
-			require.NoError(t, err)
+			counted := p.MustEnd()
 			require.Equal(t, 66, counted.Applied)
 		})
 	})
@@ -256,16 +245,14 @@ func TestG1AnotherRegionCountsPastEverySeriesThatWas(t *testing.T) {
 			w.Leads(instance)
 		}
 		a.End()
-		changed := desk(w, is, "token", "renumber")
-		require.Equal(t, 0, changed.Code, changed.Err)
+		require.Zero(w, desk(w, is, "token", "renumber").Code)
 		d := w.StartProducer("d", is)
 		w.Leads("d")
 		w.InsertMany(40, 4)
 		w.Completed(60)
 		d.End()
 		seen := maps.Clone(w.Inserted)
-		_, err := p.End()
-		require.NoError(t, err)
+		p.MustEnd()
 
 		w.InAnotherRegion(func() {
 			carryIn(w, name, content)
@@ -284,8 +271,7 @@ func TestG1AnotherRegionCountsPastEverySeriesThatWas(t *testing.T) {
 				require.EqualValues(t, events+again, w.TimelineOf(aggregate).Events, aggregate)
 			}
 			b.End()
-			_, err := p.End()
-			require.NoError(t, err)
+			p.MustEnd()
 		})
 	})
 }

@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -12,14 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
-	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -40,18 +38,12 @@ var repaired = map[string]func(w *world.World) *shopped{
 	"timeline": func(w *world.World) *shopped {
 		indexed(w)
 		w.StartProducer("a", onlyInserts)
-		versions := map[string]int{}
-		timelines := w.Client.Database(world.ReadModel).Collection("timeline")
 		return &shopped{
 			World: w, set: builds("timeline"),
-			change: func(aggregate string) { appendEvent(w, versions, aggregate) },
-			right: func() {
-				for aggregate, events := range versions {
-					require.Equal(w, events, eventsOf(w, "timeline", aggregate), aggregate)
-				}
-			},
+			change: func(aggregate string) { appendEvent(w, aggregate) },
+			right:  func() { require.Equal(w, w.Inserted, eventsIn(w, "timeline")) },
 			corrupt: func(aggregate string) {
-				_, err := timelines.UpdateOne(w.Context(), bson.D{{Key: "_id", Value: aggregate}}, bson.D{{Key: "$inc", Value: bson.D{{Key: "events", Value: 1000}}}})
+				_, err := w.Client.Database(world.ReadModel).Collection("timeline").UpdateOne(w.Context(), bson.D{{Key: "_id", Value: aggregate}}, bson.D{{Key: "$inc", Value: bson.D{{Key: "events", Value: 1000}}}})
 				require.NoError(w, err)
 			},
 		}
@@ -81,25 +73,7 @@ var repaired = map[string]func(w *world.World) *shopped{
 				require.NoError(w, err)
 			},
 			right: func() {
-				all := func(read func() ([]bson.D, error)) map[string]string {
-					documents, err := read()
-					require.NoError(w, err)
-					texts := map[string]string{}
-					for _, d := range documents {
-						texts[fmt.Sprint(d[0].Value)] = fmt.Sprint(d)
-					}
-					return texts
-				}
-				read := func(database, collection string) map[string]string {
-					return all(func() (documents []bson.D, err error) {
-						cursor, err := w.Client.Database(database).Collection(collection).Find(w.Context(), bson.D{})
-						if err == nil {
-							err = cursor.All(w.Context(), &documents)
-						}
-						return documents, err
-					})
-				}
-				require.Equal(w, read("shop", "events"), read(world.ReadModel, "mirror"))
+				require.Equal(w, documentsIn(w, w.Events), documentsIn(w, copies))
 			},
 			corrupt: func(aggregate string) {
 				_, err := copies.UpdateOne(w.Context(), bson.D{{Key: "_id", Value: aggregate}},
@@ -108,6 +82,20 @@ var repaired = map[string]func(w *world.World) *shopped{
 			},
 		}
 	},
+}
+
+// documentsIn returns the documents of a collection by their ids.
+func documentsIn(w *world.World, collection *driver.Collection) map[string]string {
+	w.Helper()
+	cursor, err := collection.Find(w.Context(), bson.D{})
+	require.NoError(w, err)
+	var all []bson.Raw
+	require.NoError(w, cursor.All(w.Context(), &all))
+	documents := map[string]string{}
+	for _, document := range all {
+		documents[document.Lookup("_id").String()] = document.String()
+	}
+	return documents
 }
 
 // quick makes a projector release sessions soon, so that an operator who waits for one gets it.
@@ -136,64 +124,42 @@ func (s *shopped) caughtUp() {
 // G1, G2, G3: aggregates that are repaired beside writers, a producer and a projector, by a command
 // that is killed repeatedly, have each event once at the end.
 func TestG3ARepairBesideWritersHasEachEventOnce(t *testing.T) {
-	for name, begin := range repaired {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				s := begin(w)
-				w.Leads("a")
-				seed := rand.Uint64()
-				w.Logf("seed %d", seed)
-				random := rand.New(rand.NewPCG(seed, 0))
-				p := w.StartProjector(s.quick)
-				aggregate := func() string { return fmt.Sprintf("a%d", random.IntN(4)) }
-				for n := range 20 {
-					s.change(fmt.Sprintf("a%d", n%4))
+	world.Each(t, world.Options{Since: "5.0"}, repaired, func(w *world.World, name string, begin func(w *world.World) *shopped) {
+		s := begin(w)
+		w.Leads("a")
+		random, writing := seeded(w), seeded(w)
+		p := w.StartProjector(s.quick)
+		for n := range 20 {
+			s.change(fmt.Sprintf("a%d", n%4))
+		}
+		w.Completed(20)
+		stop := beside(func() time.Duration { return time.Duration(50+writing.IntN(300)) * time.Millisecond },
+			func() { s.change(fmt.Sprint("a", writing.IntN(4))) })
+		for range 8 {
+			broken := fmt.Sprint("a", random.IntN(4))
+			s.corrupt(broken)
+			code := -1
+			for tries := 0; code != 0; tries++ {
+				require.Less(w, tries, 100)
+				w.DelayMongo(10, 15*time.Millisecond, "find", "insert", "update")
+				patience := time.Duration(100+random.IntN(3000)) * time.Millisecond
+				if tries > 5 {
+					patience = time.Hour
 				}
-				w.Completed(20)
-				var writer sync.WaitGroup
-				stop := make(chan struct{})
-				writing := rand.New(rand.NewPCG(seed, 1))
-				writer.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						case <-time.After(time.Duration(50+writing.IntN(300)) * time.Millisecond):
-							s.change(fmt.Sprintf("a%d", writing.IntN(4)))
-						}
-					}
-				})
-				for range 8 {
-					broken := aggregate()
-					s.corrupt(broken)
-					code := -1
-					for tries := 0; code != 0; tries++ {
-						require.Less(w, tries, 100)
-						w.DelayMongo(10, 15*time.Millisecond, "find", "insert", "update")
-						patience := time.Duration(100+random.IntN(3000)) * time.Millisecond
-						if tries > 5 {
-							patience = time.Hour
-						}
-						ctx, kill := context.WithTimeout(w.Context(), patience)
-						var out string
-						if code, out = commandUntil(ctx, w, s.set, "repair", broken); code != 0 {
-							w.Logf("killed, or failed: %s", out)
-							require.Error(w, ctx.Err(), "it failed by itself")
-						}
-						kill()
-					}
+				ctx, kill := context.WithTimeout(w.Context(), patience)
+				if code, _ = commandUntil(ctx, w, s.set, "repair", broken); code != 0 {
+					require.Error(w, ctx.Err(), "it failed by itself")
 				}
-				close(stop)
-				writer.Wait()
-				s.caughtUp()
-				_, err := p.End()
-				require.NoError(w, err)
-				require.Equal(w, "no aggregate is parked\n", w.OperateProjector(s.set, "parked", "list").Out)
-				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
-				s.right()
-			})
-		})
-	}
+				kill()
+			}
+		}
+		stop()
+		s.caughtUp()
+		p.MustEnd()
+		require.Equal(w, "no aggregate is parked\n", w.OperateProjector(s.set, "parked", "list").Out)
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+		s.right()
+	})
 }
 
 // G1, G2, G3: a repair that is killed at any of its writes to the network can be run again, and
@@ -233,8 +199,7 @@ func TestG3ARepairKilledAnywhereIsRunAgain(t *testing.T) {
 					require.Zero(w, again.Code, "after %d writes: %s", n, again.Err)
 					s.change("a")
 					s.caughtUp()
-					_, err := p.End()
-					require.NoError(w, err)
+					p.MustEnd()
 					require.Equal(w, "no aggregate is parked\n", w.OperateProjector(s.set, "parked", "list").Out)
 					require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered, "after %d writes", n)
 					s.right()
@@ -247,55 +212,50 @@ func TestG3ARepairKilledAnywhereIsRunAgain(t *testing.T) {
 // G1, G2, G3: an event that is applied before the aggregate is parked, or set aside while the
 // source is read, is neither lost nor counted twice.
 func TestG1WhatComesDuringARepairIsNotLost(t *testing.T) {
-	for name, begin := range repaired {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				s := begin(w)
-				w.Leads("a")
-				p := w.StartProjector(s.quick)
-				for range 3 {
-					s.change("a")
+	world.Each(t, world.Options{Since: "5.0"}, repaired, func(w *world.World, name string, begin func(w *world.World) *shopped) {
+		s := begin(w)
+		w.Leads("a")
+		p := w.StartProjector(s.quick)
+		for range 3 {
+			s.change("a")
+		}
+		w.Completed(3)
+		s.corrupt("a")
+		var before, during sync.Once
+		monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName != "find" {
+				return
+			}
+			of, _ := e.Command.Lookup("find").StringValueOK()
+			level, _ := e.Command.Lookup("readConcern", "level").StringValueOK()
+			switch {
+			case of != "events":
+				if strings.HasPrefix(of, name) && !strings.HasSuffix(of, "_build") { // the guard, before it is parked
+					before.Do(func() {
+						s.change("a")
+						w.Completed(4)
+					})
 				}
-				w.Completed(3)
-				s.corrupt("a")
-				var before, during sync.Once
-				monitor := &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-					if e.CommandName != "find" {
-						return
-					}
-					of, _ := e.Command.Lookup("find").StringValueOK()
-					level, _ := e.Command.Lookup("readConcern", "level").StringValueOK()
-					switch {
-					case of != "events":
-						if strings.HasPrefix(of, name) && !strings.HasSuffix(of, "_build") { // the guard, before it is parked
-							before.Do(func() {
-								s.change("a")
-								w.Completed(4)
-							})
-						}
-					case level == "snapshot":
-						during.Do(func() {
-							s.change("a")
-							w.Eventually("it is set aside", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 1 })
-						})
-					}
-				}}
-				answer := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
-					operated(w, s.set)(c, o)
-					dial := o.Mongo
-					o.Mongo = func(m *options.ClientOptions) { dial(m.SetMonitor(monitor)) }
-				}, "repair", "a")
-				require.Zero(w, answer.Code, answer.Err)
-				before.Do(func() { w.Error("the guard was never read") })
-				during.Do(func() { w.Error("the source was never read") })
-				s.caughtUp()
-				_, err := p.End()
-				require.NoError(w, err)
-				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
-				s.right()
-			})
-		})
-	}
+			case level == "snapshot":
+				during.Do(func() {
+					s.change("a")
+					w.Eventually("it is set aside", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 1 })
+				})
+			}
+		}}
+		answer := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
+			operated(w, s.set)(c, o)
+			dial := o.Mongo
+			o.Mongo = func(m *options.ClientOptions) { dial(m.SetMonitor(monitor)) }
+		}, "repair", "a")
+		require.Zero(w, answer.Code, answer.Err)
+		before.Do(func() { w.Error("the guard was never read") })
+		during.Do(func() { w.Error("the source was never read") })
+		s.caughtUp()
+		p.MustEnd()
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+		s.right()
+	})
 }
 
 // G1, G3: whatever the reason of a parking, a repair reads the source, ends the parking, and
@@ -331,8 +291,7 @@ func TestG1G3AnOvertakenAggregateIsRepaired(t *testing.T) {
 		s.right()
 		s.change("a")
 		s.caughtUp()
-		_, err := p.End()
-		require.NoError(w, err)
+		p.MustEnd()
 		s.right()
 	})
 }
@@ -346,21 +305,18 @@ func TestG3AnAggregateThatIsGoneKeepsItsGuard(t *testing.T) {
 		p := w.StartProjector(s.quick)
 		s.change("gone")
 		w.Completed(1)
-		_, err := p.End()
-		require.NoError(w, err)
+		p.MustEnd()
 		s.change("gone") // which waits, and is applied after the repair
 		w.Eventually("it is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 2 })
-		_, err = w.Events.DeleteMany(w.Context(), bson.D{})
+		_, err := w.Events.DeleteMany(w.Context(), bson.D{})
 		require.NoError(w, err)
-		answer := s.repair("gone")
-		require.Zero(w, answer.Code, answer.Err)
+		require.Zero(w, s.repair("gone").Code)
 		p = w.StartProjector(s.quick)
 		w.Completed(2)
 		require.Zero(w, eventsOf(w, "timeline", "gone"), "the event is older than the repair")
 		s.change("gone")
 		w.Completed(3)
-		_, err = p.End()
-		require.NoError(w, err)
+		p.MustEnd()
 		require.Equal(w, 1, eventsOf(w, "timeline", "gone"), "an event behind the repair counts")
 	})
 }
@@ -368,71 +324,60 @@ func TestG3AnAggregateThatIsGoneKeepsItsGuard(t *testing.T) {
 // G5: an aggregate that could not be built is neither replayed nor partly dropped: it is repaired
 // once the projection is correct.
 func TestG5WhatCouldNotBeBuiltIsRepaired(t *testing.T) {
-	for setting, collection := range map[string]string{"ledger": "accounts", "sick": "sick"} {
-		t.Run(setting, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				versions := begun(w, 9)
-				appendEvent(w, versions, "a1", bson.E{Key: "poison", Value: true})
-				w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 10 })
-				set := func(well bool) func(c *projector.Config, o *projector.Options) {
-					return func(c *projector.Config, o *projector.Options) {
-						operated(w, builds(setting))(c, o)
-						require.NoError(w, o.Projections.Register(sick{well}))
-					}
-				}
-				require.Zero(w, w.OperateProjector(set(false), "build", "--accept-failed").Code)
-				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-					builds(setting)(c, o)
-					require.NoError(w, o.Projections.Register(sick{false}))
-				})
-				appendEvent(w, versions, "a1")
-				appendEvent(w, versions, "a0")
-				w.Completed(7) // all but those of a1
-				for _, command := range [][]string{{"parked", "replay", "a1"}, {"parked", "drop", "a1", "--yes"}} {
-					refused := w.OperateProjector(set(true), command...)
-					require.Equal(w, 1, refused.Code)
-					require.Contains(w, refused.Err, "the aggregate could not be built, so no event of the queue completes it")
-					require.Contains(w, refused.Err, "Correct the projection, then: projector repair -- a1")
-				}
-				if setting == "sick" {
-					still := w.OperateProjector(set(false), "repair", "a1")
-					require.Equal(w, 1, still.Code)
-					require.Contains(w, still.Err, "the projection refuses a document")
-				}
-				skip := []string{"repair", "a1"}
-				if setting == "ledger" {
-					skip = append(skip, "--skip-event", poisonID(w))
-				}
-				answer := w.OperateProjector(set(true), skip...)
-				require.Zero(w, answer.Code, answer.Err)
-				require.Equal(w, 0, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
-				appendEvent(w, versions, "a1")
-				w.Eventually("it goes on", func() bool { return w.Bus.Stats(world.SubscriptionPath).Active == 0 })
-				w.Completed(8)
-				_, err := p.End()
-				require.NoError(w, err)
-				if setting == "sick" {
-					require.Equal(w, 6, eventsOf(w, collection, "a1"))
-				} else {
-					require.Equal(w, 5, eventsOf(w, collection, "a1"))
-					require.Equal(w, 12, eventsOf(w, "totals", "all"))
-				}
-				require.Equal(w, 4, eventsOf(w, collection, "a0"))
-			})
-		})
-	}
+	world.Each(t, world.Options{Since: "5.0"}, map[string]string{"ledger": "accounts", "sick": "sick"}, func(w *world.World, setting, collection string) {
+		begun(w, 9)
+		appendEvent(w, "a1", bson.E{Key: "poison", Value: true})
+		w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 10 })
+		set := func(well bool) func(*projector.Config, *projector.Options) {
+			return operated(w, builds(setting, sick{well}))
+		}
+		require.Zero(w, w.OperateProjector(set(false), "build", "--accept-failed").Code)
+		p := w.StartProjector(builds(setting, sick{}))
+		appendEvent(w, "a1")
+		appendEvent(w, "a0")
+		w.Completed(7) // all but those of a1
+		for _, command := range [][]string{{"parked", "replay", "a1"}, {"parked", "drop", "a1", "--yes"}} {
+			refused := w.OperateProjector(set(true), command...)
+			require.Equal(w, 1, refused.Code)
+			require.Contains(w, refused.Err, "the aggregate could not be built, so no event of the queue completes it")
+			require.Contains(w, refused.Err, "Correct the projection, then: projector repair -- a1")
+		}
+		if setting == "sick" {
+			still := w.OperateProjector(set(false), "repair", "a1")
+			require.Equal(w, 1, still.Code)
+			require.Contains(w, still.Err, "the projection refuses a document")
+		}
+		skip := []string{"repair", "a1"}
+		if setting == "ledger" {
+			skip = append(skip, "--skip-event", poisonID(w))
+		}
+		require.Zero(w, w.OperateProjector(set(true), skip...).Code)
+		require.Equal(w, 0, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+		appendEvent(w, "a1")
+		w.Eventually("it goes on", func() bool { return w.Bus.Stats(world.SubscriptionPath).Active == 0 })
+		w.Completed(8)
+		p.MustEnd()
+		if setting == "sick" {
+			require.Equal(w, 6, eventsOf(w, collection, "a1"))
+		} else {
+			require.Equal(w, 5, eventsOf(w, collection, "a1"))
+			require.Equal(w, 12, eventsOf(w, "totals", "all"))
+		}
+		require.Equal(w, 4, eventsOf(w, collection, "a0"))
+	})
 }
 
 // G6: a source that contains less than the stream did is refused, with the remedy, and the
 // aggregate is unchanged.
 func TestG6ARepairThatCannotBeRightIsRefused(t *testing.T) {
-	for name, test := range map[string]struct {
+	type row struct {
 		setting string
 		wrong   func(w *world.World)
 		set     func(c *projector.Config, o *projector.Options)
 		args    []string
 		says    string
-	}{
+	}
+	world.Each(t, world.Options{Since: "5.0"}, map[string]row{
 		"a projection of several documents": {setting: "ledger", says: "is neither a OneDocument nor a mirror by _id. Build a new version of it"},
 		"an unknown aggregate":              {args: []string{"a7"}, says: "a7: there is no such aggregate: neither the read model nor the source has anything of it; nothing was done"},
 		"no aggregate":                      {args: []string{}, says: "needs the aggregates; `projector parked list` shows those that are parked"},
@@ -447,24 +392,12 @@ func TestG6ARepairThatCannotBeRightIsRefused(t *testing.T) {
 			wrong: func(w *world.World) { require.NoError(w, w.Events.Indexes().DropAll(w.Context())) },
 			says:  `create one, such as db.events.createIndex({"aggregateId": 1, "version": 1})`,
 		},
-		"no stream": {
-			set:  func(c *projector.Config, _ *projector.Options) { c.Stream = "shop.others" },
-			says: "stream shop.others has no checkpoint in container sluice",
-		},
-		"no storage": {
-			set:  func(c *projector.Config, _ *projector.Options) { c.Blob = azure.Blob{} },
-			says: "BLOB_ACCOUNT_URL: is required for this command",
-		},
 		"a version that is not built": {
 			set: func(c *projector.Config, _ *projector.Options) {
 				c.Projection, c.Subscription = "timeline:2", "timeline-v2"
 			},
-			wrong: func(w *world.World) {
-				require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
-					Name: "timeline-v2", Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
-				}))
-			},
-			says: "the build of the read model has not ended",
+			wrong: func(w *world.World) { subscribe(w, "timeline-v2") },
+			says:  "the build of the read model has not ended",
 		},
 		"another stream's guard": {
 			wrong: func(w *world.World) {
@@ -482,69 +415,59 @@ func TestG6ARepairThatCannotBeRightIsRefused(t *testing.T) {
 			},
 			says: "the source's time is before the last event applied",
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				setting := test.setting
-				if setting == "" {
-					setting = "timeline"
-				}
-				begun(w, 9)
-				p := w.StartProjector(builds(setting))
-				w.Completed(9)
-				_, err := p.End()
-				require.NoError(w, err)
-				if test.wrong != nil {
-					test.wrong(w)
-				}
-				args := test.args
-				if args == nil {
-					args = []string{"a0"}
-				}
-				answer := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
-					operated(w, builds(setting))(c, o)
-					if test.set != nil {
-						test.set(c, o)
-					}
-				}, append([]string{"repair"}, args...)...)
-				require.NotZero(w, answer.Code)
-				require.Contains(w, answer.Err, test.says)
-				if setting == "timeline" {
-					require.Equal(w, 3, eventsOf(w, "timeline", "a0"))
-				}
-			})
-		})
-	}
+	}, func(w *world.World, name string, test row) {
+		setting := test.setting
+		if setting == "" {
+			setting = "timeline"
+		}
+		begun(w, 9)
+		p := w.StartProjector(builds(setting))
+		w.Completed(9)
+		p.MustEnd()
+		if test.wrong != nil {
+			test.wrong(w)
+		}
+		args := test.args
+		if args == nil {
+			args = []string{"a0"}
+		}
+		answer := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
+			operated(w, builds(setting))(c, o)
+			if test.set != nil {
+				test.set(c, o)
+			}
+		}, append([]string{"repair"}, args...)...)
+		require.NotZero(w, answer.Code)
+		require.Contains(w, answer.Err, test.says)
+		if setting == "timeline" {
+			require.Equal(w, 3, eventsOf(w, "timeline", "a0"))
+		}
+	})
 }
 
 // verify finds what is wrong and has it repaired, including documents that no event of the source
 // creates.
 func TestVerifyRepairsWhatItFinds(t *testing.T) {
-	for name, begin := range repaired {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				s := begin(w)
-				w.Leads("a")
-				p := w.StartProjector(s.quick)
-				for n := range 9 {
-					s.change(fmt.Sprintf("a%d", n%3))
-				}
-				w.Completed(9)
-				s.corrupt("a1")
-				_, err := w.Client.Database(world.ReadModel).Collection(name).InsertOne(w.Context(), bson.D{{Key: "_id", Value: "nothing"}, {Key: "events", Value: 1}})
-				require.NoError(w, err)
-				answer := w.OperateProjector(operated(w, s.set), "verify", "--repair", "--wait", "5s")
-				require.Zero(w, answer.Code, answer.Err)
-				require.Equal(w, 2, strings.Count(answer.Out, "repaired from its source"), answer.Out)
-				s.change("a1")
-				s.caughtUp()
-				require.Zero(w, w.OperateProjector(operated(w, s.set), "verify").Code)
-				_, err = p.End()
-				require.NoError(w, err)
-				if name == "mirror" {
-					s.right()
-				}
-			})
-		})
-	}
+	world.Each(t, world.Options{Since: "5.0"}, repaired, func(w *world.World, name string, begin func(w *world.World) *shopped) {
+		s := begin(w)
+		w.Leads("a")
+		p := w.StartProjector(s.quick)
+		for n := range 9 {
+			s.change(fmt.Sprintf("a%d", n%3))
+		}
+		w.Completed(9)
+		s.corrupt("a1")
+		_, err := w.Client.Database(world.ReadModel).Collection(name).InsertOne(w.Context(), bson.D{{Key: "_id", Value: "nothing"}, {Key: "events", Value: 1}})
+		require.NoError(w, err)
+		answer := w.OperateProjector(operated(w, s.set), "verify", "--repair", "--wait", "5s")
+		require.Zero(w, answer.Code, answer.Err)
+		require.Equal(w, 2, strings.Count(answer.Out, "repaired from its source"), answer.Out)
+		s.change("a1")
+		s.caughtUp()
+		require.Zero(w, w.OperateProjector(operated(w, s.set), "verify").Code)
+		p.MustEnd()
+		if name == "mirror" {
+			s.right()
+		}
+	})
 }

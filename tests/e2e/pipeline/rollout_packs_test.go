@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
@@ -82,18 +81,17 @@ func emptied(w *world.World) {
 	w.Eventually("the subscription is empty", func() bool { return w.Bus.Stats(world.SubscriptionPath).Active == 0 })
 }
 
-// applied requires that the read model holds every event once.
+// applied requires that the read model holds every event once, and that nothing is dead-lettered.
 func applied(w *world.World) {
 	w.Helper()
-	for aggregate, n := range w.Inserted {
-		require.EqualValues(w, n, w.TimelineOf(aggregate).Events, aggregate)
-	}
+	right(w)
 	require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 }
 
+// packs runs a command about packs, and waits until the leader follows it.
 func packs(w *world.World, command ...string) {
 	w.Helper()
-	require.Zero(w, w.OperateProducer([]producer.Config{w.ProducerConfig()}, append([]string{"packs"}, command...)...).Code)
+	require.Zero(w, desk(w, nil, append([]string{"packs"}, command...)...).Code)
 	w.Pass(15 * time.Second)
 }
 
@@ -108,30 +106,24 @@ func TestG1G2G3PacksAreRolledOutAndBack(t *testing.T) {
 		sendPacks(w, false)
 		knowing := w.StartProjector(nil) // both versions run for a while
 		sendPacks(w, false)
-		_, err := old.End()
-		require.NoError(w, err)
+		old.MustEnd()
 
 		packs(w, "on", "--readers-know", "--rules-checked")
 		sendPacks(w, true)
 		emptied(w)
-		_, err = knowing.End()
-		require.NoError(w, err)
+		knowing.MustEnd()
 		sendPacks(w, true) // while no projector runs
 		packs(w, "off")
 		sendPacks(w, false)
 		knowing = w.StartProjector(nil)
 		emptied(w)
-		set, err := w.Client.Database(world.ReadModel).Collection("timeline_parked").CountDocuments(w.Context(), bson.D{})
-		require.NoError(w, err)
-		require.Zero(w, set)
+		require.Zero(w, count(w, "timeline_parked"))
 
 		old = w.StartProjector(beforePacks(w))
-		_, err = knowing.End()
-		require.NoError(w, err)
+		knowing.MustEnd()
 		sendPacks(w, false)
 		emptied(w)
-		_, err = old.End()
-		require.NoError(w, err)
+		old.MustEnd()
 		applied(w)
 		w.Judge()
 		sender.End()
@@ -159,11 +151,9 @@ func TestG1G2G6PacksBeforeReadersKnowThemWait(t *testing.T) {
 		require.Contains(w, old.Log.Text(), "application/cloudevents-xatch+json")
 
 		knowing := w.StartProjector(nil)
-		_, err := old.End()
-		require.NoError(w, err)
+		old.MustEnd()
 		emptied(w)
-		_, err = knowing.End()
-		require.NoError(w, err)
+		knowing.MustEnd()
 		applied(w)
 		sender.End()
 	})

@@ -2,21 +2,14 @@ package pipeline_test
 
 import (
 	"bytes"
-	"context"
-	"fmt"
-	"log/slog"
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
-	driver "go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/page"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
@@ -28,9 +21,7 @@ var took = regexp.MustCompile(`built in \S+`)
 // procedure follows a section of docs/build.md word by word, with its commands in this process.
 type procedure struct {
 	*realStack
-	steps    []page.Step
-	model    *driver.Database
-	versions map[string]int // the last version of each aggregate
+	steps []page.Step
 }
 
 const aggregates, each = 30, 20
@@ -38,21 +29,10 @@ const aggregates, each = 30, 20
 // procedureOf reads a section, and sets what all of its commands have in common.
 func procedureOf(t *testing.T, heading string) *procedure {
 	t.Helper()
-	p := &procedure{realStack: newRealStack(t, false), steps: page.Steps(t, "../../../docs/build.md", heading), versions: map[string]int{}}
-	p.model = p.events.Database().Client().Database("readmodel")
-	for name, value := range map[string]string{
-		"READ_MODEL_DATABASE": "readmodel", "PROJECTION": "timeline", "SERVICE_BUS_SUBSCRIPTION": stack.Subscription,
-		"SOURCE_DATABASE": "shop", "SOURCE_COLLECTION": "events",
-	} {
-		t.Setenv(name, value)
-	}
-	return p
-}
-
-func (p *procedure) index() {
-	p.Helper()
-	_, err := p.events.Indexes().CreateOne(p.Context(), driver.IndexModel{Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}})
-	require.NoError(p, err)
+	s := newRealStack(t, false)
+	t.Setenv("PROJECTION", "timeline")
+	s.configured(s.settings())
+	return &procedure{s, page.Steps(t, "../../../docs/build.md", heading)}
 }
 
 // lead starts a producer, and waits until its stream has a position.
@@ -62,49 +42,8 @@ func (p *procedure) lead() {
 	p.until("the stream has a checkpoint", func() bool { return p.checkpoint().Position != "" })
 }
 
-// commit inserts events, of one aggregate after the other.
-func (p *procedure) commit(n int) {
-	p.Helper()
-	var documents []any
-	for i := range n {
-		aggregate := fmt.Sprintf("a%02d", i%aggregates)
-		p.versions[aggregate]++
-		documents = append(documents, bson.D{
-			{Key: "aggregateId", Value: aggregate},
-			{Key: "version", Value: p.versions[aggregate]},
-			{Key: "type", Value: "Counted"},
-			{Key: "occurredAt", Value: fmt.Sprint(p.versions[aggregate])},
-		})
-	}
-	_, err := p.events.InsertMany(p.Context(), documents)
-	require.NoError(p, err)
-}
-
-// project runs a projector with the settings of the environment.
-func (p *procedure) project() (stop func()) {
-	p.Helper()
-	config, err := projector.LoadConfig()
-	require.NoError(p, err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(p.Context()))
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := projector.Run(ctx, config, projector.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
-			p.Error(err)
-		}
-	})
-	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-	p.Cleanup(stop)
-	return stop
-}
-
-// holds reports whether a collection has each event of each aggregate once.
-func (p *procedure) holds(collection string) bool {
-	n, err := p.model.Collection(collection).CountDocuments(p.Context(), bson.D{{Key: "events", Value: p.versions["a00"]}})
-	require.NoError(p, err)
-	return n == aggregates
-}
-
-func (p *procedure) run(next page.Step) (code int, out string) {
+// execute runs a command of the page.
+func (p *procedure) execute(next page.Step) (code int, out string) {
 	words := strings.Fields(next.Command)
 	for ; strings.Contains(words[0], "="); words = words[1:] {
 		name, value, _ := strings.Cut(words[0], "=")
@@ -122,7 +61,7 @@ func (p *procedure) follow() {
 	p.Helper()
 	next := p.steps[0]
 	p.steps = p.steps[1:]
-	code, out := p.run(next)
+	code, out := p.execute(next)
 	require.Zero(p, code, "%s: %s", next.Command, out)
 	require.Equal(p, took.ReplaceAllString(next.Output, "built in"), took.ReplaceAllString(out, "built in"), next.Command)
 }
@@ -130,12 +69,10 @@ func (p *procedure) follow() {
 // refused reports whether the source is too old for a build, whose command explains it.
 func (p *procedure) refused() bool {
 	p.Helper()
-	version, err := mongodb.ServerVersion(p.Context(), p.model.Client())
-	require.NoError(p, err)
-	if version.Major >= 5 {
+	if p.readsThePast() {
 		return false
 	}
-	code, out := p.run(p.steps[0])
+	code, out := p.execute(p.steps[0])
 	require.Equal(p, 1, code)
 	require.Regexp(p, `^projector: the source is MongoDB 4\.\S+, which cannot read outside of a transaction as of a cluster time: a build needs 5\.0 or later\n$`, out)
 	return true
@@ -145,14 +82,14 @@ func (p *procedure) refused() bool {
 // its events and those that are committed meanwhile are in the read model once.
 func TestG3TheProcedureForAFullCollectionIsFollowed(t *testing.T) {
 	p := procedureOf(t, "## The first read model of a full collection")
-	p.commit(aggregates * each)
-	p.index() // 1
+	p.commit(aggregates*each, aggregates)
+	createIndex(t, p.events, "aggregateId", "version") // 1
 	p.lead()
 	if p.refused() { // 2: the stack has the subscription
 		return
 	}
 	p.follow() // 3
-	p.commit(aggregates)
+	p.commit(aggregates, aggregates)
 	p.project() // 4
 	p.until("the read model has all events", func() bool { return p.holds("timeline") })
 	p.follow()
@@ -164,10 +101,10 @@ func TestG3TheProcedureForAFullCollectionIsFollowed(t *testing.T) {
 // version.
 func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
 	p := procedureOf(t, "## A new version of a projection")
-	p.index()
+	createIndex(t, p.events, "aggregateId", "version")
 	p.lead()
 	stopOld := p.project()
-	p.commit(aggregates * each)
+	p.commit(aggregates*each, aggregates)
 	p.until("version 1 has all events", func() bool { return p.holds("timeline") })
 	p.follow() // 1
 	subscription := servicebus.Subscription{Name: "timeline-v2", Outbound: servicebus.Outbound{RequiresSession: true}}
@@ -181,7 +118,7 @@ func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
 	t.Setenv("PROJECTION", "timeline")
 	t.Setenv("SERVICE_BUS_SUBSCRIPTION", stack.Subscription)
 	p.follow() // 4
-	p.commit(aggregates)
+	p.commit(aggregates, aggregates)
 	p.until("both versions have all events", func() bool { return p.holds("timeline") && p.holds("timeline_v2") })
 	for range 3 { // 5, 6
 		p.follow()
@@ -192,7 +129,7 @@ func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
 	t.Setenv("SETTLE_TIMEOUT", "1s")
 	t.Setenv("SHUTDOWN_TIMEOUT", "2s")
 	p.follow()
-	p.commit(aggregates)
+	p.commit(aggregates, aggregates)
 	p.until("version 2 goes on", func() bool { return p.holds("timeline_current") })
 	require.Empty(t, p.steps)
 }

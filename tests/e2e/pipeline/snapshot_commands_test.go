@@ -4,15 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/producer/store"
+	"github.com/sluice-cdc/sluice/producer/store/storetest"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -22,89 +26,78 @@ func inserts(c *producer.Config, _ *producer.Options) {
 	c.Operations, c.SnapshotChunk = []envelope.Operation{envelope.Insert}, 20
 }
 
+// slowInserts is inserts with one document of a snapshot a second.
+func slowInserts(c *producer.Config, o *producer.Options) {
+	inserts(c, o)
+	c.SnapshotRate = 1
+}
+
 // snapshotCommand runs `producer snapshot …` with the settings of a producer.
 func snapshotCommand(w *world.World, settings func(*producer.Config, *producer.Options), args ...string) world.Operated {
-	config := w.ProducerConfig()
-	settings(&config, nil)
-	return w.OperateProducer([]producer.Config{config}, append([]string{"snapshot"}, args...)...)
+	w.Helper()
+	return desk(w, settings, append([]string{"snapshot"}, args...)...)
 }
 
 // G1, G2, G3: a snapshot that an operator starts fills a read model that began late, also while
 // events come, leaders are killed, and the snapshot is paused and resumed: each event counts once.
 func TestG3ASnapshotThatAnOperatorStartsFillsTheReadModel(t *testing.T) {
-	for _, setting := range []string{"timeline", "ledger"} {
-		t.Run(setting, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-				seed := rand.Uint64()
-				w.Logf("seed %d", seed)
-				random := rand.New(rand.NewPCG(seed, 0))
-				versions := map[string]int{}
-				indexedForSnapshots(w)
-				commit := func() { appendEvent(w, versions, fmt.Sprintf("a%02d", random.IntN(30))) }
-				for range 200 {
-					commit()
-				}
-				p := w.StartProjector(builds(setting))
-				leader := w.StartProducer("p", inserts)
-				w.Leads("p")
-				started := snapshotCommand(w, inserts, "start", "--readers-know", "--rate", "20")
-				require.Zero(w, started.Code, started.Err)
-				require.Contains(w, started.Out, "a snapshot begins, of all documents")
-				for n := range 4 {
-					for range 5 {
-						commit()
-						w.Pass(time.Duration(random.IntN(200)) * time.Millisecond)
-					}
-					leader.Vanish()
-					leader = w.StartProducer(fmt.Sprint("p", n), inserts)
-					w.Leads(fmt.Sprint("p", n))
-				}
-				paused := snapshotCommand(w, inserts, "pause")
-				require.Equal(w, 1, paused.Code)
-				require.Contains(w, paused.Err, "producer snapshot pause --yes")
-				require.Contains(w, snapshotCommand(w, inserts, "pause", "--yes").Out, "the snapshot is paused")
+	world.Each(t, world.Options{Since: "5.0"}, counting, func(w *world.World, setting, collection string) {
+		random := seeded(w)
+		indexedForSnapshots(w)
+		commit := func() { appendEvent(w, fmt.Sprintf("a%02d", random.IntN(30))) }
+		for range 200 {
+			commit()
+		}
+		p := w.StartProjector(builds(setting))
+		leader := w.StartProducer("p", inserts)
+		w.Leads("p")
+		started := snapshotCommand(w, inserts, "start", "--readers-know", "--rate", "20")
+		require.Zero(w, started.Code, started.Err)
+		require.Contains(w, started.Out, "a snapshot begins, of all documents")
+		for n := range 4 {
+			for range 5 {
 				commit()
-				w.Pass(2 * time.Second)
-				require.Contains(w, snapshotCommand(w, inserts, "status").Out, "PAUSED")
-				rows := func() int64 { return w.Checkpoint().Published }
-				before := rows()
-				w.Pass(time.Minute)
-				require.Equal(w, before, rows(), "nothing is published while the snapshot is paused")
-				require.Contains(w, snapshotCommand(w, inserts, "resume").Out, "the snapshot continues")
-				collection := map[string]string{"timeline": "timeline", "ledger": "accounts"}[setting]
-				events := func() map[string]int { return eventsIn(w, collection) }
-				w.Eventually("the read model has every event", func() bool { return maps.Equal(events(), versions) })
-				commit()
-				w.Pass(time.Minute)
-				require.Equal(w, versions, events())
-				require.Contains(w, snapshotCommand(w, inserts, "status").Out, "none is being published")
-				_, err := p.End()
-				require.NoError(w, err)
-			})
-		})
-	}
+				w.Pass(time.Duration(random.IntN(200)) * time.Millisecond)
+			}
+			leader.Vanish()
+			leader = w.StartProducer(fmt.Sprint("p", n), inserts)
+			w.Leads(fmt.Sprint("p", n))
+		}
+		paused := snapshotCommand(w, inserts, "pause")
+		require.Equal(w, 1, paused.Code)
+		require.Contains(w, paused.Err, "producer snapshot pause --yes")
+		require.Contains(w, snapshotCommand(w, inserts, "pause", "--yes").Out, "the snapshot is paused")
+		commit()
+		w.Pass(2 * time.Second)
+		require.Contains(w, snapshotCommand(w, inserts, "status").Out, "PAUSED")
+		before := w.Checkpoint().Published
+		w.Pass(time.Minute)
+		require.Equal(w, before, w.Checkpoint().Published, "nothing is published while the snapshot is paused")
+		require.Contains(w, snapshotCommand(w, inserts, "resume").Out, "the snapshot continues")
+		w.Eventually("the read model has every event", func() bool { return maps.Equal(eventsIn(w, collection), w.Inserted) })
+		commit()
+		eachEventOnce(w, p, collection)
+		require.Contains(w, snapshotCommand(w, inserts, "status").Out, "none is being published")
+	})
 }
 
 // G3: a snapshot of single aggregates publishes their documents only, and leaves no change out;
 // readers recognise the events that they have. It can be stopped.
 func TestG3ASnapshotOfSingleAggregatesPublishesTheirDocuments(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-		versions := map[string]int{}
 		indexedForSnapshots(w)
-		for n := range 90 {
-			appendEvent(w, versions, fmt.Sprintf("a%d", n%3))
-		}
+		appendEvents(w, 90, 3)
 		p := w.StartProjector(builds("timeline"))
 		w.StartProducer("p", inserts)
 		w.Leads("p")
-		appendEvent(w, versions, "17") // which the read model has
+		appendEvent(w, "17") // which the read model has
 		w.Completed(1)
 		require.Zero(w, snapshotCommand(w, inserts, "start", "--ids", "a1,17", "--readers-know").Code)
 		w.Completed(32)
 		require.Equal(w, map[string]int{"a1": 30, "17": 1}, eventsIn(w, "timeline"))
 		w.Pass(2 * time.Second) // a heartbeat
 		require.Zero(w, snapshotCommand(w, inserts, "start", "--ids", `["a2"]`, "--readers-know", "--rate", "1").Code)
-		appendEvent(w, versions, "a0x") // of an aggregate before a2, which no snapshot reaches
+		appendEvent(w, "a0x") // of an aggregate before a2, which no snapshot reaches
 		w.Eventually("a change is published beside the snapshot", func() bool { return eventsIn(w, "timeline")["a0x"] == 1 })
 		var report struct {
 			Snapshot struct {
@@ -130,8 +123,7 @@ func TestG3ASnapshotOfSingleAggregatesPublishesTheirDocuments(t *testing.T) {
 		require.Equal(w, stopped, eventsIn(w, "timeline")["a2"])
 		require.Zero(w, snapshotCommand(w, inserts, "start", "--ids", "a2", "--readers-know").Code, "another one reads the rest")
 		w.Eventually("the read model has the rest", func() bool { return eventsIn(w, "timeline")["a2"] == 30 })
-		_, err := p.End()
-		require.NoError(w, err)
+		p.MustEnd()
 	})
 }
 
@@ -150,11 +142,7 @@ func TestSnapshotCommandsRefuseWhatWouldDoHarm(t *testing.T) {
 		for range 3 {
 			w.Insert("a")
 		}
-		slow := func(c *producer.Config, o *producer.Options) {
-			inserts(c, o)
-			c.SnapshotRate = 1
-		}
-		first := w.StartProducer("first", slow)
+		first := w.StartProducer("first", slowInserts)
 		w.Leads("first")
 		refuses("--readers-know", "start")
 		refuses("needs a --rate", "start", "--readers-know", "--rate", "-1")
@@ -164,14 +152,16 @@ func TestSnapshotCommandsRefuseWhatWouldDoHarm(t *testing.T) {
 			refuses("`producer snapshot start` starts one", command)
 		}
 		refuses("--accept-repeats", "continue")
-		config := w.ProducerConfig()
-		inserts(&config, nil)
-		config.Operations, config.AggregateIDPath = append(config.Operations, envelope.Update), "_id.shop"
-		got := w.OperateProducer([]producer.Config{config}, "snapshot", "start", "--readers-know", "--ids", "a")
+		updates := func(c *producer.Config, o *producer.Options) {
+			inserts(c, o)
+			c.Operations = append(c.Operations, envelope.Update)
+		}
+		got := snapshotCommand(w, func(c *producer.Config, o *producer.Options) {
+			updates(c, o)
+			c.AggregateIDPath = "_id.shop"
+		}, "start", "--readers-know", "--ids", "a")
 		require.Contains(w, got.Err, "Start a snapshot of all documents, without --ids")
-		config.AggregateIDPath = "aggregateId"
-		got = w.OperateProducer([]producer.Config{config}, "snapshot", "start", "--readers-know")
-		require.Contains(w, got.Err, "Set OPERATIONS=insert")
+		require.Contains(w, snapshotCommand(w, updates, "start", "--readers-know").Err, "Set OPERATIONS=insert")
 
 		require.Zero(w, snapshotCommand(w, inserts, "start", "--readers-know").Code)
 		refuses("is being published already", "start", "--readers-know")
@@ -180,7 +170,7 @@ func TestSnapshotCommandsRefuseWhatWouldDoHarm(t *testing.T) {
 		first.End()
 		require.Contains(w, snapshotCommand(w, inserts, "pause", "--yes").Out, "the next leader takes the request")
 		refuses("`producer snapshot stop` withdraws it", "pause", "--yes")
-		require.Contains(w, w.OperateProducer([]producer.Config{config}, "status").Out, "NOT TAKEN")
+		require.Contains(w, desk(w, inserts, "status").Out, "NOT TAKEN")
 		require.Contains(w, snapshotCommand(w, inserts, "status").Out, "NOT TAKEN by a leader yet")
 		require.Contains(w, snapshotCommand(w, inserts, "stop").Out, "the request pause of stream \"shop.events\" is withdrawn")
 		require.NotContains(w, snapshotCommand(w, inserts, "status").Out, "NOT TAKEN")
@@ -199,11 +189,7 @@ func TestG6ARequestThatTheLeaderHasTakenIsNotWithdrawn(t *testing.T) {
 		for range 3 {
 			w.Insert("a")
 		}
-		slow := func(c *producer.Config, o *producer.Options) {
-			inserts(c, o)
-			c.SnapshotRate = 1
-		}
-		w.StartProducer("p", slow)
+		w.StartProducer("p", slowInserts)
 		w.Leads("p")
 		require.Zero(w, snapshotCommand(w, inserts, "start", "--readers-know").Code)
 		w.DelayMongo(1, time.Minute, "getMore") // meanwhile the leader takes a request and cannot carry it out
@@ -233,8 +219,7 @@ func TestASnapshotThatCannotBeginLeavesTheStreamAlone(t *testing.T) {
 		w.Insert("a")
 		w.Published()
 		indexedForSnapshots(w)
-		_, err := w.Events.InsertOne(w.Context(), bson.D{{Key: "aggregateId", Value: "b"}, {Key: "version", Value: 1}})
-		require.NoError(w, err)
+		w.InsertDocument(bson.D{{Key: "aggregateId", Value: "b"}, {Key: "version", Value: 1}})
 		require.Zero(w, snapshotCommand(w, inserts, "start", "--readers-know").Code)
 	})
 }
@@ -247,11 +232,7 @@ func TestG3ARequestWithoutAnAnswerIsNotCarriedOutTwice(t *testing.T) {
 		for range 30 {
 			w.Insert("a")
 		}
-		slow := func(c *producer.Config, o *producer.Options) {
-			inserts(c, o)
-			c.SnapshotRate = 1
-		}
-		first := w.StartProducer("first", slow)
+		first := w.StartProducer("first", slowInserts)
 		w.Leads("first")
 		require.Zero(w, snapshotCommand(w, inserts, "start", "--readers-know").Code)
 		w.Eventually("a row is published", func() bool { return len(w.Took()) > 0 })
@@ -272,4 +253,91 @@ func TestG3ARequestWithoutAnAnswerIsNotCarriedOutTwice(t *testing.T) {
 		})
 		w.Published()
 	})
+}
+
+// severed lets a number of requests to Blob storage through. Each later one waits until its context
+// ends.
+type severed struct {
+	policy.Transporter
+	remaining *atomic.Int64
+}
+
+func (s severed) Do(r *http.Request) (*http.Response, error) {
+	if s.remaining.Add(-1) < 0 {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return s.Transporter.Do(r)
+}
+
+// G1: a leader that dies after any of its first requests to the checkpoint's store leaves no stream
+// that has begun without its snapshot.
+func TestG1AStreamBeginsInTheSameWriteAsItsSnapshot(t *testing.T) {
+	for n := range int64(16) {
+		t.Run(fmt.Sprint(n, " requests"), func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				indexedForSnapshots(w)
+				appendEvents(w, 30, 3)
+				var remaining atomic.Int64
+				remaining.Store(n)
+				first := w.StartProducer("first", func(c *producer.Config, o *producer.Options) {
+					fromSnapshot(c, o)
+					o.Blob.Transport = severed{o.Blob.Transport, &remaining}
+				})
+				w.Pass(2 * time.Second)
+				first.Vanish()
+				w.StartProducer("second", fromSnapshot)
+				w.Eventually("every document is published", func() bool { return w.Bus.Stats(world.Topic).Accepted >= 30 })
+			})
+		})
+	}
+}
+
+// G1, G3: a checkpoint that an operator moves within a snapshot keeps it: the next leader publishes
+// the rest of the documents, and each event counts once.
+func TestG1ACheckpointThatIsMovedKeepsItsSnapshot(t *testing.T) {
+	for _, command := range []string{"rewind", "set", "move"} {
+		t.Run(command, func(t *testing.T) {
+			world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
+				vault := &storetest.Memory{}
+				w.Store = func(string) (store.Store, error) { return vault, nil }
+				indexedForSnapshots(w)
+				appendEvents(w, 200, 20)
+				p := w.StartProjector(builds("ledger"))
+				w.Pass(2 * time.Second)
+				began := time.Now()
+				first := w.StartProducer("first", func(c *producer.Config, o *producer.Options) {
+					fromSnapshot(c, o)
+					c.SnapshotRate = 10
+				})
+				w.Leads("first")
+				w.Pass(4 * time.Second)
+				appendEvent(w, "a0") // which the snapshot has reached
+				appendEvent(w, "a9") // which it has not
+				w.Pass(4 * time.Second)
+				first.End()
+				published := w.Bus.Stats(world.Topic).Accepted
+				require.GreaterOrEqual(w, published, 30)
+				require.Less(w, published, 150)
+				appendEvent(w, "a0")
+				appendEvent(w, "a9")
+
+				args := map[string][]string{
+					"rewind": {"--to", began.UTC().Format(time.RFC3339)}, "set": {fmt.Sprint(w.Checkpoint().Token["_data"])}, "move": {"--to", "vault"},
+				}[command]
+				done := desk(w, fromSnapshot, append([]string{"token", command}, args...)...)
+				require.Zero(w, done.Code, done.Err)
+				if command == "rewind" {
+					require.Contains(w, done.Out, "generation")
+				}
+				w.StartProducer("last", func(c *producer.Config, o *producer.Options) {
+					fromSnapshot(c, o)
+					if command == "move" {
+						c.CheckpointStore, c.StartFrom = "vault", "checkpoint"
+					}
+				})
+				eachEventOnce(w, p, "accounts")
+			})
+		})
+	}
 }

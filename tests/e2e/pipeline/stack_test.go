@@ -3,10 +3,15 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"regexp"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +24,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
+	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
@@ -31,9 +37,12 @@ type realStack struct {
 	*testing.T
 	stack  *stack.Stack
 	mongo  string // the address of MongoDB
+	client *driver.Client
 	events *driver.Collection
+	model  *driver.Database // the read model
 	blobs  *azblob.Client
-	sent   int
+	// versions has how many events of each aggregate are committed.
+	versions map[string]int
 }
 
 func newRealStack(t *testing.T, withAzurite bool) *realStack {
@@ -61,7 +70,10 @@ func newRealStack(t *testing.T, withAzurite bool) *realStack {
 		cancel()
 		serving.Wait()
 	})
-	return &realStack{T: t, stack: s, mongo: uri, events: client.Database("shop").Collection("events"), blobs: blobs}
+	return &realStack{
+		T: t, stack: s, mongo: uri, client: client, events: client.Database("shop").Collection("events"), model: client.Database(world.ReadModel),
+		blobs: blobs, versions: map[string]int{},
+	}
 }
 
 func (s *realStack) settings() map[string]string {
@@ -70,11 +82,99 @@ func (s *realStack) settings() map[string]string {
 		stack.EnvBlob:      s.stack.Endpoint(stack.EnvBlob),
 		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert", "SERVICE_BUS_TOPIC": stack.Topic,
 		"HTTP_ADDR": "127.0.0.1:0", "HEARTBEAT_INTERVAL": "200ms", "STANDBY_POLL": "200ms", "FENCE_AFTER": "800ms", "TAKEOVER_AFTER": "1500ms",
+		"SERVICE_BUS_SUBSCRIPTION": stack.Subscription, "READ_MODEL_DATABASE": world.ReadModel, "SOURCE_DATABASE": "shop", "SOURCE_COLLECTION": "events",
 	}
+}
+
+// configured puts settings into the environment, and returns what both services read there.
+func (s *realStack) configured(settings map[string]string) (producing producer.Config, projecting projector.Config) {
+	s.Helper()
+	for name, value := range settings {
+		s.Setenv(name, value)
+	}
+	producing, err := producer.LoadConfig()
+	require.NoError(s, err)
+	projecting, err = projector.LoadConfig()
+	require.NoError(s, err)
+	return producing, projecting
+}
+
+// run runs the producer a and a projector until stop is called, which requires that neither fails.
+func (s *realStack) run(producing producer.Config, ofProducer producer.Options, projecting projector.Config, ofProjector projector.Options) (stop func()) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+	ofProducer.Instance, ofProjector.Instance = "a", "p"
+	var services sync.WaitGroup
+	var failed [2]error
+	services.Go(func() { failed[0] = producer.Run(ctx, producing, ofProducer) })
+	services.Go(func() { failed[1] = projector.Run(ctx, projecting, ofProjector) })
+	stop = sync.OnceFunc(func() {
+		cancel()
+		services.Wait()
+		require.NoError(s, errors.Join(failed[:]...))
+	})
+	s.Cleanup(stop)
+	return stop
+}
+
+// project runs a projector with the settings of the environment.
+func (s *realStack) project() (stop func()) {
+	s.Helper()
+	config, err := projector.LoadConfig()
+	require.NoError(s, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := projector.Run(ctx, config, projector.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
+			s.Error(err)
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	s.Cleanup(stop)
+	return stop
+}
+
+// get returns the answer of a service's port.
+func (s *realStack) get(addr, path string) (code int, body []byte, err error) {
+	s.Helper()
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "http://"+addr+path, http.NoBody)
+	require.NoError(s, err)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(response.Body)
+	return response.StatusCode, body, err
+}
+
+var served = regexp.MustCompile(`"serving health checks".*?"addr":"([^"]+)"`)
+
+// serving waits until the service that writes this log serves, and returns the address.
+func (s *realStack) serving(log *world.Recorder) (addr string) {
+	s.Helper()
+	s.until("the service says where it serves", func() bool {
+		found := served.FindStringSubmatch(log.Text())
+		if found != nil {
+			addr = found[1]
+		}
+		return found != nil
+	})
+	return addr
+}
+
+// recorded returns a logger to a new recorder.
+func recorded() (*world.Recorder, *slog.Logger) {
+	log := &world.Recorder{}
+	return log, slog.New(slog.NewJSONHandler(log, nil))
 }
 
 // realProducer is a producer over sockets.
 type realProducer struct {
+	*testing.T
 	stop    context.CancelFunc
 	done    chan error
 	log     *world.Recorder
@@ -87,13 +187,9 @@ func (s *realStack) start(instance string) *realProducer { return s.startOn(inst
 // startOn starts a producer on a network that can be cut.
 func (s *realStack) startOn(instance string, network *world.Plug) *realProducer {
 	s.Helper()
-	for k, v := range s.settings() {
-		s.Setenv(k, v)
-	}
-	config, err := producer.LoadConfig()
-	require.NoError(s, err)
+	config, _ := s.configured(s.settings())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
-	p := &realProducer{stop: cancel, done: make(chan error, 1), log: &world.Recorder{}, network: network}
+	p := &realProducer{T: s.T, stop: cancel, done: make(chan error, 1), log: &world.Recorder{}, network: network}
 	go func() {
 		p.done <- producer.Run(ctx, config, producer.Options{
 			Logger: slog.New(slog.NewJSONHandler(p.log, nil)), Instance: instance,
@@ -110,6 +206,13 @@ func (s *realStack) startOn(instance string, network *world.Plug) *realProducer 
 		}
 	})
 	return p
+}
+
+// end stops the producer, and requires that it ends without an error.
+func (p *realProducer) end() {
+	p.Helper()
+	p.stop()
+	require.NoError(p, <-p.done)
 }
 
 // bus returns a dialer to Service Bus, whatever address a client uses.
@@ -153,10 +256,32 @@ func (s *realStack) leads(instance string) {
 func (s *realStack) insert(n int) {
 	s.Helper()
 	for range n {
-		s.sent++
-		_, err := s.events.InsertOne(s.Context(), bson.D{{Key: "aggregateId", Value: "one"}, {Key: "version", Value: s.sent}})
+		s.versions["one"]++
+		_, err := s.events.InsertOne(s.Context(), bson.D{{Key: "aggregateId", Value: "one"}, {Key: "version", Value: s.versions["one"]}})
 		require.NoError(s, err)
 	}
+}
+
+// commit inserts n events of a few aggregates in turn, in commands of up to 500. The driver retries
+// a command once, and waits for a primary.
+func (s *realStack) commit(n, aggregates int) {
+	s.Helper()
+	documents := make([]any, n)
+	for i := range documents {
+		aggregate := fmt.Sprintf("a%02d", i%aggregates)
+		s.versions[aggregate]++
+		documents[i] = anEvent(aggregate, s.versions[aggregate])
+	}
+	for command := range slices.Chunk(documents, 500) {
+		_, err := s.events.InsertMany(s.Context(), command)
+		require.NoError(s, err)
+	}
+}
+
+// holds reports whether a collection of the read model has each event once.
+func (s *realStack) holds(collection string) bool {
+	counted, err := countedIn(s.Context(), s.model.Collection(collection))
+	return err == nil && maps.Equal(counted, s.versions)
 }
 
 // received receives every message of the one session and checks it: each version once, in order,
@@ -168,11 +293,11 @@ func (s *realStack) received() (epochs []int64) {
 	defer func() { _ = client.Close(context.Background()) }()
 	session, err := client.AcceptSessionForSubscription(s.Context(), stack.Topic, stack.Subscription, "one", nil)
 	require.NoError(s, err)
-	version := int64(0)
-	for version < int64(s.sent) {
+	version, sent := int64(0), s.versions["one"]
+	for version < int64(sent) {
 		// At most as many as there are: what arrived after the call had ended would be released by
 		// the SDK, and overtaken by what follows.
-		left := s.sent - int(version)
+		left := sent - int(version)
 		messages, err := session.ReceiveMessages(s.Context(), left, &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: time.Minute})
 		require.NoError(s, err)
 		for _, m := range messages {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/dns"
 
 	"github.com/sluice-cdc/sluice/producer"
@@ -31,6 +30,14 @@ func twoStreams(w *world.World) []producer.Config {
 	return []producer.Config{orders, payments}
 }
 
+// bothLed waits until both streams have a leader.
+func bothLed(w *world.World) {
+	w.Helper()
+	w.Eventually("both streams are led", func() bool {
+		return w.CheckpointOf("shop.events").Token != nil && w.CheckpointOf("shop.payments").Token != nil
+	})
+}
+
 // insertBoth commits n events of each stream.
 func insertBoth(w *world.World, n int) {
 	w.Helper()
@@ -38,9 +45,7 @@ func insertBoth(w *world.World, n int) {
 		w.Insert(fmt.Sprintf("order-%d", i%5))
 		aggregate := fmt.Sprintf("payment-%d", i%3)
 		w.Inserted[aggregate]++
-		w.InsertInto(w.Events.Database().Collection("payments"), bson.D{
-			{Key: "aggregateId", Value: aggregate}, {Key: "version", Value: w.Inserted[aggregate]}, {Key: "type", Value: "Paid"},
-		})
+		w.InsertInto(w.Events.Database().Collection("payments"), anEvent(aggregate, w.Inserted[aggregate]))
 	}
 }
 
@@ -52,9 +57,7 @@ func TestG1G2G4TwoStreamsAreSharedByTwoReplicasAndFailOverOneByOne(t *testing.T)
 		for _, name := range []string{"a", "b"} {
 			replicas[name] = w.StartStreams(name, twoStreams(w))
 		}
-		w.Eventually("both streams are led", func() bool {
-			return w.CheckpointOf("shop.events").Token != nil && w.CheckpointOf("shop.payments").Token != nil
-		})
+		bothLed(w)
 		orders, payments := w.CheckpointOf("shop.events"), w.CheckpointOf("shop.payments")
 		require.NotEqual(t, orders.Leader, payments.Leader, "each replica leads one")
 		require.EqualValues(t, 1, orders.Epoch)
@@ -163,9 +166,7 @@ func TestG6AStreamWhoseMongoDBHasNoNameWaitsForItAlone(t *testing.T) {
 func TestOperatorSaysWhichStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartStreams("a", twoStreams(w))
-		w.Eventually("both streams are led", func() bool {
-			return w.CheckpointOf("shop.events").Token != nil && w.CheckpointOf("shop.payments").Token != nil
-		})
+		bothLed(w)
 		for _, name := range []string{"payments", "shop.payments"} {
 			o := w.OperateProducer(twoStreams(w), "status", "--stream", name)
 			require.Zero(t, o.Code)

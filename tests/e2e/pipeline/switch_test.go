@@ -2,7 +2,6 @@ package pipeline_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -42,34 +41,22 @@ func version(v int) func(*projector.Config, *projector.Options) {
 		if v > 1 {
 			setting = fmt.Sprintf("revised:%d", v)
 		}
-		builds(setting)(c, o)
+		builds(setting, revised{fmt.Sprint("code ", v)})(c, o)
 		c.WatchProcesses = true
-		if err := o.Projections.Register(revised{fmt.Sprint("code ", v)}); err != nil {
-			panic(err)
-		}
 	}
 }
 
-func subscribe(w *world.World, name string) {
-	w.Helper()
-	require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
-		Name: name, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
-	}))
-}
-
 // twoVersions is a world in which version 1 and version 2, which was built, both follow the source.
-func twoVersions(w *world.World, events int) (versions map[string]int) {
+func twoVersions(w *world.World, events int) {
 	w.Helper()
 	subscribe(w, "revised-v2")
 	w.StartProjector(version(1))
-	versions = begun(w, events)
-	built := w.OperateProjector(operated(w, version(2)), "build")
-	require.Zero(w, built.Code, built.Err)
+	begun(w, events)
+	require.Zero(w, w.OperateProjector(operated(w, version(2)), "build").Code)
 	w.StartProjector(version(2))
 	w.Eventually("both versions have all events", func() bool {
 		return eventsOf(w, "types", "Counted") == events && eventsOf(w, "types_v2", "Counted") == events
 	})
-	return versions
 }
 
 func command(w *world.World, v int, args ...string) world.Operated {
@@ -88,11 +75,10 @@ func TestG3ANewVersionOfAProgramIsBuiltAndSwitchedTo(t *testing.T) {
 		next, endNext := asProgram(w, revised{"code 2"}, "revised:2")
 		defer endNext()
 		operate := func(set func(*projector.Config, *projector.Options), args ...string) {
-			answer := w.OperateProjector(operated(w, set), args...)
-			require.Zero(w, answer.Code, answer.Err+answer.Out)
+			require.Zero(w, w.OperateProjector(operated(w, set), args...).Code)
 		}
 		w.StartProjector(old)
-		versions := begun(w, events)
+		begun(w, events)
 		operate(next, "build")
 		w.StartProjector(next)
 		current := func() (codes []string) {
@@ -104,9 +90,9 @@ func TestG3ANewVersionOfAProgramIsBuiltAndSwitchedTo(t *testing.T) {
 			return codes
 		}
 		for v, set := range map[int]func(*projector.Config, *projector.Options){1: old, 2: next} {
-			appendEvent(w, versions, "a0")
+			appendEvent(w, "a0")
 			w.Eventually("both versions have all events", func() bool {
-				return eventsOf(w, "accounts", "a0") == versions["a0"] && eventsOf(w, "accounts_v2", "a0") == versions["a0"]
+				return eventsOf(w, "accounts", "a0") == w.Inserted["a0"] && eventsOf(w, "accounts_v2", "a0") == w.Inserted["a0"]
 			})
 			operate(set, "switch", "revised", "--to", fmt.Sprint(v))
 			code := fmt.Sprint("code ", v)
@@ -121,55 +107,35 @@ func TestG3ANewVersionOfAProgramIsBuiltAndSwitchedTo(t *testing.T) {
 func TestG3AReaderOfAViewSeesExactlyOneVersion(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		const aggregates = 3
-		versions := twoVersions(w, 3*aggregates)
+		twoVersions(w, 3*aggregates)
 		require.Zero(w, command(w, 1, "switch", "revised", "--to", "1").Code)
 		model := w.Client.Database(world.ReadModel)
-		seed := rand.Uint64()
-		w.Logf("seed %d", seed)
-		random := rand.New(rand.NewPCG(seed, 0))
-		stop := make(chan struct{})
-		var beside sync.WaitGroup
-		beside.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Duration(random.IntN(int(2 * time.Second)))):
-					appendEvent(w, versions, fmt.Sprintf("a%d", random.IntN(aggregates)))
-				}
-			}
-		})
+		random := seeded(w)
+		stopWriter := beside(func() time.Duration { return time.Duration(random.IntN(int(2 * time.Second))) },
+			func() { appendEvent(w, fmt.Sprint("a", random.IntN(aggregates))) })
 		seen := map[string]int{}
-		beside.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Millisecond):
-				}
-				cursor, err := model.Collection("accounts_current").Find(w.Context(), bson.D{}, options.Find().SetBatchSize(2))
-				require.NoError(w, err)
-				var docs []struct {
-					Code string `bson:"code"`
-				}
-				require.NoError(w, cursor.All(w.Context(), &docs))
-				require.Len(w, docs, aggregates)
-				for _, doc := range docs {
-					require.Equal(w, docs[0].Code, doc.Code)
-				}
-				seen[docs[0].Code]++
+		stopReader := beside(func() time.Duration { return time.Millisecond }, func() {
+			cursor, err := model.Collection("accounts_current").Find(w.Context(), bson.D{}, options.Find().SetBatchSize(2))
+			require.NoError(w, err)
+			var docs []struct {
+				Code string `bson:"code"`
 			}
+			require.NoError(w, cursor.All(w.Context(), &docs))
+			require.Len(w, docs, aggregates)
+			for _, doc := range docs {
+				require.Equal(w, docs[0].Code, doc.Code)
+			}
+			seen[docs[0].Code]++
 		})
 		for range 5 {
 			for _, v := range []int{2, 1} {
 				w.DelayMongo(4, 15*time.Millisecond, "collMod", "create", "drop")
-				answer := command(w, v, "switch", "revised", "--to", fmt.Sprint(v))
-				require.Zero(w, answer.Code, answer.Err+answer.Out)
+				require.Zero(w, command(w, v, "switch", "revised", "--to", fmt.Sprint(v)).Code)
 				w.Pass(time.Second)
 			}
 		}
-		close(stop)
-		beside.Wait()
+		stopWriter()
+		stopReader()
 		require.Len(w, seen, 2, seen)
 	})
 }
@@ -207,10 +173,7 @@ func TestG6AVersionThatIsNotRightIsNotShown(t *testing.T) {
 		refused(2, "types_current is a collection, and should be a view", "--to", "2", "--force")
 		require.NoError(w, model.Collection("types_current").Drop(w.Context()))
 
-		answer := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
-			operated(w, builds("undeclared"))(c, o)
-			require.NoError(w, o.Projections.Register(undeclared{}))
-		}, "switch", "undeclared", "--to", "1")
+		answer := w.OperateProjector(operated(w, builds("undeclared", undeclared{})), "switch", "undeclared", "--to", "1")
 		require.Equal(w, 1, answer.Code)
 		require.Contains(w, answer.Err, "does not declare its collections, so no views can show them: implement projection.Stored")
 
@@ -241,24 +204,14 @@ func (undeclared) Project(projection.Event) ([]projection.Write, error) {
 // A view leaves out the stub of an aggregate whose first event could not be applied.
 func TestAViewLeavesStubsOut(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
-		versions := begun(w, 9)
-		appendEvent(w, versions, "poisoned", bson.E{Key: "poison", Value: true})
-		set := func(c *projector.Config, o *projector.Options) {
-			operated(w, builds("sick"))(c, o)
-			require.NoError(w, o.Projections.Register(sick{}))
-		}
+		begun(w, 9)
+		appendEvent(w, "poisoned", bson.E{Key: "poison", Value: true})
+		set := operated(w, builds("sick", sick{}))
 		require.Zero(w, w.OperateProjector(set, "build", "--accept-failed").Code)
 		require.Zero(w, w.OperateProjector(set, "switch", "sick", "--to", "1", "--force").Code)
-		require.Equal(w, int64(4), count(w, "sick"))
-		require.Equal(w, int64(3), count(w, "sick_current"))
+		require.Equal(w, 4, count(w, "sick"))
+		require.Equal(w, 3, count(w, "sick_current"))
 	})
-}
-
-func count(w *world.World, collection string) int64 {
-	w.Helper()
-	n, err := w.Client.Database(world.ReadModel).Collection(collection).CountDocuments(w.Context(), bson.D{})
-	require.NoError(w, err)
-	return n
 }
 
 // A version is dropped only when no reader sees it and no subscription keeps events for it; its
@@ -267,7 +220,7 @@ func TestG6AVersionInUseIsNotDropped(t *testing.T) {
 	blind := servicebus.Key{Name: "sender", Value: "SENDER_VALUE", Rights: servicebus.Send}
 	keys := []servicebus.Key{servicebus.RootKey(), blind}
 	world.InVirtualTime(t, world.Options{Since: "5.0", Bus: servicebus.Options{Keys: keys}}, func(w *world.World) {
-		versions := twoVersions(w, 9)
+		twoVersions(w, 9)
 		old := w.Projectors[0]
 		require.Zero(w, command(w, 1, "switch", "revised", "--to", "1").Code)
 		_, err := w.Client.Database(world.ReadModel).Collection("revised_parked").InsertOne(w.Context(), bson.D{{Key: "_id", Value: "of a pack"}})
@@ -302,7 +255,7 @@ func TestG6AVersionInUseIsNotDropped(t *testing.T) {
 		}
 		require.Contains(w, without().Err, "whether changes/projector is deleted is not known, because this identity may not ask")
 		require.Contains(w, without("--subscription-deleted").Out, "Nothing is dropped yet")
-		appendEvent(w, versions, "a0") // version 1 may be handling it
+		appendEvent(w, "a0") // version 1 may be handling it
 		require.NoError(w, w.Bus.RemoveSubscription(world.Topic, world.Subscription))
 		refused("would drop accounts (about 3 documents)\nwould drop revised_parked (about 1 document)\nwould drop revised_positions (about 3 documents)\n"+
 			"would drop revised_processes (about 1 document)\nwould drop types (about 1 document)\n"+

@@ -15,7 +15,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.opentelemetry.io/otel/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
@@ -121,37 +120,16 @@ func (r *receiver) named(name string) (found []span) {
 func traced(t *testing.T, events []any) {
 	t.Helper()
 	s := newRealStack(t, false)
-	for name, value := range s.settings() {
-		t.Setenv(name, value)
-	}
-	for name, value := range map[string]string{
-		"SERVICE_BUS_SUBSCRIPTION": emulator.Subscription, "READ_MODEL_DATABASE": "readmodel", "TRACE_PARENT_PATH": "trace", "HTTP_ADDR": "",
-	} {
-		t.Setenv(name, value)
-	}
-	producing, err := producer.LoadConfig()
+	settings := s.settings()
+	settings["TRACE_PARENT_PATH"], settings["HTTP_ADDR"] = "trace", ""
+	producing, projecting := s.configured(settings)
+	quiet := slog.New(slog.DiscardHandler)
+	ofProducer, err := tracing.FromEnvironment(t.Context(), "producer", "producer-1", quiet)
 	require.NoError(t, err)
-	projecting, err := projector.LoadConfig()
-	require.NoError(t, err)
-
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 2)
-	run := func(service string, f func(trace.Tracer) error) {
-		traces, err := tracing.FromEnvironment(ctx, service, service+"-1", slog.New(slog.DiscardHandler))
-		require.NoError(t, err)
-		go func() {
-			err := f(traces.Tracer("test"))
-			traces.Close(ctx)
-			done <- err
-		}()
-	}
-	run("producer", func(tracer trace.Tracer) error {
-		return producer.Run(ctx, producing, producer.Options{Instance: "a", Tracer: tracer})
-	})
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_on") // which the projector must ignore: the producer has decided
-	run("projector", func(tracer trace.Tracer) error {
-		return projector.Run(ctx, projecting, projector.Options{Instance: "p", Tracer: tracer})
-	})
+	ofProjector, err := tracing.FromEnvironment(t.Context(), "projector", "projector-1", quiet)
+	require.NoError(t, err)
+	stop := s.run(producing, producer.Options{Tracer: ofProducer.Tracer("test")}, projecting, projector.Options{Tracer: ofProjector.Tracer("test")})
 	s.leads("a")
 	_, err = s.events.InsertMany(t.Context(), events)
 	require.NoError(t, err)
@@ -159,8 +137,8 @@ func traced(t *testing.T, events []any) {
 		return s.stack.ServiceBus.Stats(s.stack.Route.Out()).Completed >= len(events)
 	})
 	stop()
-	require.NoError(t, <-done)
-	require.NoError(t, <-done)
+	ofProducer.Close(t.Context())
+	ofProjector.Close(t.Context())
 }
 
 // One trace leads from the writer of an event, through the producer, to its effect in the read

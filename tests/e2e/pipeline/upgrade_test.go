@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	driver "go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -48,8 +47,7 @@ func TestG2G3AChangeIsOneAcrossAnUpgradeOfMongoDB(t *testing.T) {
 				w.Completed(len(w.Took()))
 				b.End()
 				a.End()
-				counted, err := p.End()
-				require.NoError(t, err)
+				counted := p.MustEnd()
 				require.EqualValues(t, 15+3, w.TimelineOf("a0").Events)
 				require.Equal(t, 63, counted.Applied)
 				require.GreaterOrEqual(t, counted.Duplicates, 23)
@@ -80,19 +78,17 @@ func inTransaction(w *world.World, n int) {
 	session, err := w.Client.StartSession()
 	require.NoError(w, err)
 	defer session.EndSession(w.Context())
-	require.NoError(w, driver.WithSession(w.Context(), session, func(ctx context.Context) error {
-		if err := session.StartTransaction(); err != nil {
-			return err
-		}
-		for range n {
-			w.Inserted["a0"]++
-			document := bson.D{{Key: "aggregateId", Value: "a0"}, {Key: "version", Value: w.Inserted["a0"]}, {Key: "type", Value: "Counted"}}
-			if _, err := w.Events.InsertOne(ctx, document); err != nil {
-				return err
+	before := w.Inserted["a0"]
+	_, err = session.WithTransaction(w.Context(), func(ctx context.Context) (any, error) {
+		for version := before + 1; version <= before+n; version++ {
+			if _, err := w.Events.InsertOne(ctx, anEvent("a0", version)); err != nil {
+				return nil, err
 			}
 		}
-		return session.CommitTransaction(ctx)
-	}))
+		return nil, nil
+	})
+	require.NoError(w, err)
+	w.Inserted["a0"] += n
 }
 
 // G3: a document with an _id of 20 KB has a position that fits into its message and its guard; it
@@ -104,13 +100,7 @@ func TestG3ADocumentWithAVeryLongIDIsAppliedOnce(t *testing.T) {
 		w.Leads("a")
 		a.BlobPlug.Pull()
 		for n := range 3 {
-			w.Inserted["A"]++
-			w.InsertDocument(bson.D{
-				{Key: "_id", Value: strings.Repeat("x", 20_000) + fmt.Sprint(n)},
-				{Key: "aggregateId", Value: "A"},
-				{Key: "version", Value: w.Inserted["A"]},
-				{Key: "type", Value: "Counted"},
-			})
+			appendEvent(w, "A", bson.E{Key: "_id", Value: strings.Repeat("x", 20_000) + fmt.Sprint(n)})
 		}
 		w.Published()
 		w.Completed(3)
@@ -121,8 +111,7 @@ func TestG3ADocumentWithAVeryLongIDIsAppliedOnce(t *testing.T) {
 		w.Completed(6)
 		b.End()
 		a.End()
-		counted, err := p.End()
-		require.NoError(t, err)
+		counted := p.MustEnd()
 		require.Equal(t, 3, counted.Applied)
 		require.Equal(t, 3, counted.Duplicates)
 		require.LessOrEqual(t, len(w.TimelineOf("A").Guard.Position), 8<<10)
