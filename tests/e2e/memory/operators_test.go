@@ -40,8 +40,8 @@ func field(value any) bson.D { return bson.D{{Key: "v", Value: value}} }
 func list(values ...any) bson.D { return field(append(bson.A{}, values...)) }
 
 // Every operator of package projection leaves the same document in memory and on the server: types,
-// digits and the order of elements. MONGODB_URI names the server; without it, the embedded one is
-// used.
+// digits and the order of elements. The sums and products of most types of numbers are tested in
+// package memory. MONGODB_URI names the server; without it, the embedded one is used.
 func TestOperatorsDoTheSameInMemoryAndOnTheServer(t *testing.T) {
 	database := emptyDatabase(t, mongoClient(t))
 	seen := map[projection.OpKind]bool{}
@@ -108,18 +108,8 @@ func outcomes() []outcome {
 
 		{name: "inc of nothing", was: bson.D{}, write: update(projection.Inc("v", 2)), is: field(int64(2))},
 		{name: "inc of an int32", was: field(int32(1)), write: update(projection.Inc("v", 2)), is: field(int64(3))},
-		{name: "add int32 to int32", was: field(int32(1)), write: update(projection.Add("v", int32(2))), is: field(int32(3))},
 		{name: "add int32 to int32 with overflow", was: field(int32(math.MaxInt32)), write: update(projection.Add("v", int32(1))), is: field(int64(math.MaxInt32) + 1)},
-		{name: "add int64 with overflow", was: field(int64(math.MaxInt64)), write: update(projection.Inc("v", 1)), refused: true},
-		{name: "add a double to an int64", was: field(int64(1)), write: update(projection.Add("v", 0.5)), is: field(1.5)},
 		{name: "add a decimal to nothing", write: update(projection.Add("v", d("1.50"))), is: field(d("1.50"))},
-		{name: "add a decimal to an int32", was: field(int32(1)), write: update(projection.Add("v", d("1.50"))), is: field(d("2.50"))},
-		{name: "add a decimal to an int64", was: field(int64(math.MaxInt64)), write: update(projection.Add("v", d("0.5"))), is: field(d("9223372036854775807.5"))},
-		{name: "add a double to a decimal", was: field(d("1")), write: update(projection.Add("v", 0.1)), is: field(d("1.100000000000000"))},
-		{name: "add a decimal of nothing", was: field(d("1.0")), write: update(projection.Add("v", d("0.00"))), is: field(d("1.0"))},
-		{name: "add beyond 34 digits", was: field(d("9999999999999999999999999999999999")), write: update(projection.Add("v", int32(1))), is: field(d("1.000000000000000000000000000000000E+34"))},
-		{name: "add to text", was: field("1"), write: update(projection.Inc("v", 1)), refused: true},
-		{name: "add to null", was: field(nil), write: update(projection.Inc("v", 1)), refused: true},
 
 		{name: "mul of nothing by an int32", was: bson.D{}, write: update(projection.Mul("v", int32(5))), is: field(int32(0))},
 		{name: "mul of nothing by an int64", was: bson.D{}, write: update(projection.Mul("v", int64(5))), is: field(int64(0))},
@@ -127,13 +117,7 @@ func outcomes() []outcome {
 		{name: "mul of nothing by a decimal", was: bson.D{}, write: update(projection.Mul("v", d("1.50"))), is: field(d("0.00"))},
 		{name: "mul makes a document", write: update(projection.Mul("a.v", int64(5))), is: bson.D{{Key: "a", Value: field(int64(0))}}},
 		{name: "mul of int32 with overflow", was: field(int32(math.MaxInt32)), write: update(projection.Mul("v", int32(2))), is: field(int64(math.MaxInt32) * 2)},
-		{name: "mul of int64 with overflow", was: field(int64(math.MaxInt64)), write: update(projection.Mul("v", int64(2))), refused: true},
 		{name: "mul of the least int64 by -1", was: field(int64(math.MinInt64)), write: update(projection.Mul("v", int64(-1))), refused: true},
-		{name: "mul of an int64 by a double", was: field(int64(3)), write: update(projection.Mul("v", 0.5)), is: field(1.5)},
-		{name: "mul of decimals", was: field(d("1.10")), write: update(projection.Mul("v", d("2.0"))), is: field(d("2.200"))},
-		{name: "mul of a decimal by 1", was: field(d("1.10")), write: update(projection.Mul("v", d("1.0"))), is: field(d("1.10"))},
-		{name: "mul of a double by a decimal", was: field(0.1), write: update(projection.Mul("v", d("3"))), is: field(d("0.300000000000000"))},
-		{name: "mul of text", was: field("1"), write: update(projection.Mul("v", int64(1))), refused: true},
 
 		{name: "min of nothing", was: bson.D{}, write: update(projection.Min("v", 1)), is: field(1)},
 		{name: "min in a document that is not there", write: updateExisting(projection.Min("v", 1))},
