@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 )
 
 // Kind of a value.
@@ -92,6 +93,12 @@ func (f *File) Find(keyword, name string) (Declaration, bool) {
 	return f.Declarations[i], true
 }
 
+// Kind returns a resource's type without the version.
+func (d Declaration) Kind() string {
+	kind, _, _ := strings.Cut(d.Type, "@")
+	return kind
+}
+
 // Secure reports whether @secure() is among the decorators.
 func (d Declaration) Secure() bool { return slices.Contains(d.Decorators, "secure ( )") }
 
@@ -102,6 +109,14 @@ func (v Value) Field(name string) (Value, bool) {
 		return Value{}, false
 	}
 	return v.Fields[i].Value, true
+}
+
+// At returns the value at a path of field names; the zero Value if nothing is there.
+func (v Value) At(path ...string) Value {
+	for _, name := range path {
+		v, _ = v.Field(name)
+	}
+	return v
 }
 
 // Walk calls visit with the value and everything within it, outermost first. The path consists of

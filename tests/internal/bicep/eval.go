@@ -2,6 +2,7 @@ package bicep
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -58,7 +59,7 @@ func (e *evaluator) operator(signs string) bool {
 }
 
 func (e *evaluator) choice() (any, error) {
-	condition, err := e.or()
+	condition, err := e.binary(0)
 	if err != nil || !e.operator("?") {
 		return condition, err
 	}
@@ -83,71 +84,52 @@ func (e *evaluator) choice() (any, error) {
 	return no, nil
 }
 
-func (e *evaluator) or() (any, error)  { return e.logical("||", e.and) }
-func (e *evaluator) and() (any, error) { return e.logical("&&", e.compared) }
+// levels are the operators with two operands, each level before those that bind more tightly.
+var levels = [][]string{{"||"}, {"&&"}, {"==", "!=", "<=", ">=", "<", ">"}}
 
-// logical evaluates a chain of one of the two operators. Both sides are evaluated, since nothing
-// here has side effects.
-func (e *evaluator) logical(operator string, below func() (any, error)) (any, error) {
-	left, err := below()
-	for err == nil && e.operator(operator) {
-		var right any
-		if right, err = below(); err != nil {
+// binary evaluates operators of a level and of those behind it. Both sides of && and || are
+// evaluated, since nothing here has side effects.
+func (e *evaluator) binary(level int) (any, error) {
+	if level == len(levels) {
+		return e.single()
+	}
+	left, err := e.binary(level + 1)
+	for err == nil {
+		i := slices.IndexFunc(levels[level], e.operator)
+		if i < 0 {
 			break
 		}
-		l, leftIs := left.(bool)
-		r, rightIs := right.(bool)
-		if !leftIs || !rightIs {
-			return nil, fmt.Errorf("%v %s %v: both must be conditions", left, operator, right)
-		}
-		if operator == "&&" {
-			left = l && r
-		} else {
-			left = l || r
+		var right any
+		if right, err = e.binary(level + 1); err == nil {
+			left, err = combined(left, levels[level][i], right)
 		}
 	}
 	return left, err
 }
 
-func (e *evaluator) compared() (any, error) {
-	left, err := e.single()
-	if err != nil {
-		return nil, err
-	}
-	for _, operator := range []string{"==", "!=", "<=", ">=", "<", ">"} {
-		if !e.operator(operator) {
-			continue
-		}
-		right, err := e.single()
-		if err != nil {
-			return nil, err
-		}
-		return compare(left, operator, right)
-	}
-	return left, nil
-}
-
-func compare(left any, operator string, right any) (any, error) {
+func combined(left any, operator string, right any) (any, error) {
 	switch operator {
 	case "==":
 		return left == right, nil
 	case "!=":
 		return left != right, nil
 	}
-	l, leftIs := left.(int)
-	r, rightIs := right.(int)
-	if !leftIs || !rightIs {
-		return nil, fmt.Errorf("%v %s %v: both must be numbers", left, operator, right)
+	var results map[string]bool
+	switch l := left.(type) {
+	case bool:
+		if r, ok := right.(bool); ok {
+			results = map[string]bool{"&&": l && r, "||": l || r}
+		}
+	case int:
+		if r, ok := right.(int); ok {
+			results = map[string]bool{"<": l < r, "<=": l <= r, ">": l > r, ">=": l >= r}
+		}
 	}
-	switch operator {
-	case "<":
-		return l < r, nil
-	case "<=":
-		return l <= r, nil
-	case ">":
-		return l > r, nil
+	result, known := results[operator]
+	if !known {
+		return nil, fmt.Errorf("%v %s %v: the operator does not take these values", left, operator, right)
 	}
-	return l >= r, nil
+	return result, nil
 }
 
 func (e *evaluator) single() (any, error) {

@@ -93,7 +93,10 @@ func (p *parser) declaration() (Declaration, error) {
 	d.HasValue = true
 	if t := p.peek(); t.kind == word && t.text == "if" {
 		p.next()
-		condition, err := p.grouped("(", ")")
+		if !p.is("(") {
+			return d, p.expected("(")
+		}
+		condition, err := p.bracketed()
 		if err != nil {
 			return d, err
 		}
@@ -192,110 +195,77 @@ func whole(parts []Value, words []string, line int) Value {
 	return Value{Kind: Expression, Text: strings.Join(words, " "), Parts: parts, Line: line}
 }
 
-func (p *parser) bracketed() (Value, error) {
-	switch p.peek().text {
-	case "{":
-		return p.object()
-	case "[":
-		return p.array()
-	}
-	return p.grouped("(", ")")
-}
+// brackets are the values between brackets, by the opening one.
+var brackets = map[string]struct {
+	kind    Kind
+	closing string
+}{"{": {Object, "}"}, "[": {Array, "]"}, "(": {Expression, ")"}}
 
-// grouped reads what stands between parentheses, which may span several lines.
-func (p *parser) grouped(opening, closing string) (Value, error) {
-	if !p.is(opening) {
-		return Value{}, p.expected(opening)
-	}
-	all := Value{Kind: Expression, Line: p.next().line}
-	words := []string{opening}
+// bracketed reads what is between brackets, which may span several lines.
+func (p *parser) bracketed() (Value, error) {
+	opening := p.next()
+	b := brackets[opening.text]
+	all, words := Value{Kind: b.kind, Line: opening.line}, []string{opening.text}
 	for {
 		for p.peek().kind == newline || p.is(",") {
-			if p.next().kind == sign {
+			if p.next().kind == sign && b.kind == Expression {
 				words = append(words, ",")
 			}
 		}
-		if p.is(closing) {
+		if p.is(b.closing) {
 			p.next()
-			all.Text = strings.Join(append(words, closing), " ")
+			all.Text = strings.Join(append(words, b.closing), " ")
 			return all, nil
 		}
-		before := p.at
-		v, err := p.value()
+		var err error
+		if b.kind == Object {
+			words, err = p.field(&all, words)
+		} else {
+			words, err = p.item(&all, words, b.closing)
+		}
 		if err != nil {
 			return all, err
 		}
-		if p.at == before {
-			return all, p.expected(closing)
-		}
-		words = append(words, v.Text)
-		if v.Kind == Expression {
-			all.Parts = append(all.Parts, v.Parts...)
-		} else {
-			all.Parts = append(all.Parts, v)
-		}
 	}
 }
 
-func (p *parser) array() (Value, error) {
-	a := Value{Kind: Array, Line: p.next().line}
-	words := []string{"["}
-	for {
-		for p.peek().kind == newline || p.is(",") {
-			p.next()
-		}
-		if p.is("]") {
-			p.next()
-			a.Text = strings.Join(append(words, "]"), " ")
-			return a, nil
-		}
-		before := p.at
-		item, err := p.value()
-		if err != nil {
-			return a, err
-		}
-		if p.at == before {
-			return a, p.expected("]")
-		}
-		a.Items = append(a.Items, item)
-		words = append(words, item.Text)
+// item reads a value of an array or between parentheses, and returns the words with its own.
+func (p *parser) item(of *Value, words []string, closing string) ([]string, error) {
+	before := p.at
+	v, err := p.value()
+	if err == nil && p.at == before {
+		err = p.expected(closing)
 	}
+	switch {
+	case err != nil:
+		return nil, err
+	case of.Kind == Array:
+		of.Items = append(of.Items, v)
+	case v.Kind == Expression:
+		of.Parts = append(of.Parts, v.Parts...)
+	default:
+		of.Parts = append(of.Parts, v)
+	}
+	return append(words, v.Text), nil
 }
 
-func (p *parser) object() (Value, error) {
-	o := Value{Kind: Object, Line: p.next().line}
-	words := []string{"{"}
-	for {
-		for p.peek().kind == newline || p.is(",") {
-			p.next()
-		}
-		if p.is("}") {
-			p.next()
-			o.Text = strings.Join(append(words, "}"), " ")
-			return o, nil
-		}
-		name := p.peek()
-		if name.text == "resource" && p.tokens[p.at+1].kind == word {
-			nested, err := p.declaration()
-			if err != nil {
-				return o, err
-			}
-			o.Nested = append(o.Nested, nested)
-			continue
-		}
-		if name.kind != word && name.kind != text && name.kind != interpolated {
-			return o, p.expected("a field's name or }")
-		}
-		p.next()
-		if !p.is(":") {
-			return o, p.expected(":")
-		}
-		p.next()
-		v, err := p.value()
-		if err != nil {
-			return o, err
-		}
-		o.Fields = append(o.Fields, Field{name.text, v})
-		words = append(words, name.text, ":", v.Text)
+// field reads a field of an object, and returns the words with its own.
+func (p *parser) field(of *Value, words []string) ([]string, error) {
+	name := p.peek()
+	if name.text == "resource" && p.tokens[p.at+1].kind == word {
+		nested, err := p.declaration()
+		of.Nested = append(of.Nested, nested)
+		return words, err
 	}
+	if name.kind != word && name.kind != text && name.kind != interpolated {
+		return nil, p.expected("a field's name or }")
+	}
+	p.next()
+	if !p.is(":") {
+		return nil, p.expected(":")
+	}
+	p.next()
+	v, err := p.value()
+	of.Fields = append(of.Fields, Field{name.text, v})
+	return append(words, name.text, ":", v.Text), err
 }
