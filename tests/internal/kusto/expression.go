@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -26,22 +27,29 @@ type expression func(*scope) any
 
 func (p *parser) expression() expression { return p.or() }
 
-func (p *parser) or() expression {
-	left := p.and()
-	for p.take("or") {
-		a, b := left, p.and()
-		left = func(s *scope) any { return a(s) == true || b(s) == true }
-	}
-	return left
-}
+func (p *parser) or() expression      { return p.chain(p.and, "or") }
+func (p *parser) and() expression     { return p.chain(p.comparison, "and") }
+func (p *parser) sum() expression     { return p.chain(p.product, "+", "-") }
+func (p *parser) product() expression { return p.chain(p.single, "*", "/") }
 
-func (p *parser) and() expression {
-	left := p.comparison()
-	for p.take("and") {
-		a, b := left, p.comparison()
-		left = func(s *scope) any { return a(s) == true && b(s) == true }
+// chain reads operands with some of the operators between them, which bind to the left.
+func (p *parser) chain(operand func() expression, operators ...string) expression {
+	left := operand()
+	for {
+		operator := p.peek().text
+		if !slices.ContainsFunc(operators, p.take) {
+			return left
+		}
+		a, b := left, operand()
+		switch operator {
+		case "or":
+			left = func(s *scope) any { return a(s) == true || b(s) == true }
+		case "and":
+			left = func(s *scope) any { return a(s) == true && b(s) == true }
+		default:
+			left = func(s *scope) any { return arithmetic(a(s), operator, b(s)) }
+		}
 	}
-	return left
 }
 
 func (p *parser) comparison() expression {
@@ -78,30 +86,6 @@ func compared(l any, operator string, r any) any {
 	}
 	c := compare(l, r)
 	return map[string]bool{"==": c == 0, "!=": c != 0, "<": c < 0, "<=": c <= 0, ">": c > 0, ">=": c >= 0}[operator]
-}
-
-func (p *parser) sum() expression {
-	left := p.product()
-	for {
-		t := p.peek()
-		if !p.take("+") && !p.take("-") {
-			return left
-		}
-		a, b := left, p.product()
-		left = func(s *scope) any { return arithmetic(a(s), t.text, b(s)) }
-	}
-}
-
-func (p *parser) product() expression {
-	left := p.single()
-	for {
-		t := p.peek()
-		if !p.take("*") && !p.take("/") {
-			return left
-		}
-		a, b := left, p.single()
-		left = func(s *scope) any { return arithmetic(a(s), t.text, b(s)) }
-	}
 }
 
 func (p *parser) single() expression {
@@ -171,10 +155,14 @@ func (p *parser) call(name string) expression {
 		t := p.pipeline()
 		p.need(")")
 		return func(*scope) any {
-			if len(t.rows) == 0 {
+			if len(t) == 0 {
 				return nil
 			}
-			return t.rows[0][t.columns[0]]
+			columns := slices.Collect(maps.Keys(t[0]))
+			if len(columns) > 1 {
+				fail("toscalar of several columns is not known here")
+			}
+			return t[0][columns[0]]
 		}
 	}
 	var arguments []expression

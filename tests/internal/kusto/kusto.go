@@ -16,12 +16,8 @@ import (
 // time.Duration, or a value from JSON.
 type Row map[string]any
 
-// table is the input and the output of an operator: rows, and the names of the columns in their
-// order.
-type table struct {
-	columns []string
-	rows    []Row
-}
+// table is the input and the output of an operator.
+type table []Row
 
 type parser struct {
 	tokens []token
@@ -40,7 +36,7 @@ func Run(query string, tables map[string][]Row, now time.Time) ([]Row, error) {
 	}
 	p := &parser{tokens: tokens, tables: map[string]table{}, lets: map[string]any{}, now: now}
 	for name, rows := range tables {
-		p.tables[name] = table{rows: rows}
+		p.tables[name] = rows
 	}
 	var result table
 	err = caught(func() {
@@ -59,7 +55,7 @@ func Run(query string, tables map[string][]Row, now time.Time) ([]Row, error) {
 			fail("behind the query: %q", p.peek().text)
 		}
 	})
-	return result.rows, err
+	return result, err
 }
 
 type problem struct{ error }
@@ -124,8 +120,7 @@ func (p *parser) pipeline() table {
 	for p.take("|") {
 		switch operator := p.name(); operator {
 		case "where":
-			condition := p.expression()
-			t.rows = keep(p, t, condition)
+			t = keep(p, t, p.expression())
 		case "extend":
 			t = p.assigned(t, p.assignments(), true)
 		case "project":
@@ -142,11 +137,10 @@ func (p *parser) pipeline() table {
 	return t
 }
 
-func keep(p *parser, t table, condition expression) []Row {
-	var kept []Row
-	for i := range t.rows {
-		if condition(&scope{p: p, rows: t.rows, at: i}) == true {
-			kept = append(kept, t.rows[i])
+func keep(p *parser, t table, condition expression) (kept table) {
+	for i, row := range t {
+		if condition(&scope{p: p, rows: t, at: i}) == true {
+			kept = append(kept, row)
 		}
 	}
 	return kept
@@ -177,23 +171,16 @@ func (p *parser) assignments() (all []assignment) {
 }
 
 // assigned returns the table with the columns; with extended it keeps the existing ones.
-func (p *parser) assigned(t table, columns []assignment, extended bool) table {
-	made := table{}
-	if extended {
-		made.columns = slices.Clone(t.columns)
-	}
-	for _, a := range columns {
-		made.columns = append(made.columns, a.name)
-	}
-	for i := range t.rows {
+func (p *parser) assigned(t table, columns []assignment, extended bool) (made table) {
+	for i := range t {
 		row := Row{}
 		if extended {
-			maps.Copy(row, t.rows[i])
+			maps.Copy(row, t[i])
 		}
 		for _, a := range columns {
-			row[a.name] = a.value(&scope{p: p, rows: t.rows, at: i})
+			row[a.name] = a.value(&scope{p: p, rows: t, at: i})
 		}
-		made.rows = append(made.rows, row)
+		made = append(made, row)
 	}
 	return made
 }
@@ -216,7 +203,7 @@ func (p *parser) ordered(t table) table {
 			break
 		}
 	}
-	rows := slices.Clone(t.rows)
+	rows := slices.Clone(t)
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		for _, k := range keys {
 			if c := compare(a[k.name], b[k.name]); c != 0 {
@@ -225,7 +212,7 @@ func (p *parser) ordered(t table) table {
 		}
 		return 0
 	})
-	return table{t.columns, rows}
+	return rows
 }
 
 // aggregate is one column of summarize.
@@ -235,7 +222,7 @@ type aggregate struct {
 	columns        []string // of arg_max
 }
 
-func (p *parser) summarized(t table) table {
+func (p *parser) summarized(t table) (made table) {
 	var aggregates []aggregate
 	for p.peek().text != "by" {
 		var a aggregate
@@ -259,11 +246,11 @@ func (p *parser) summarized(t table) table {
 	}
 	groups, order := map[string][]Row{}, []string{}
 	keys := map[string]Row{}
-	for i, row := range t.rows {
+	for i, row := range t {
 		key := Row{}
 		var text strings.Builder
 		for _, b := range by {
-			key[b.name] = b.value(&scope{p: p, rows: t.rows, at: i})
+			key[b.name] = b.value(&scope{p: p, rows: t, at: i})
 			fmt.Fprintf(&text, "%v|", key[b.name])
 		}
 		if _, seen := groups[text.String()]; !seen {
@@ -273,15 +260,6 @@ func (p *parser) summarized(t table) table {
 	}
 	if len(by) == 0 && len(order) == 0 {
 		order, keys[""] = []string{""}, Row{}
-	}
-	made := table{}
-	for _, b := range by {
-		made.columns = append(made.columns, b.name)
-	}
-	for _, a := range aggregates {
-		if a.function != "arg_max" {
-			made.columns = append(made.columns, a.name)
-		}
 	}
 	for _, k := range order {
 		row := keys[k]
@@ -301,7 +279,7 @@ func (p *parser) summarized(t table) table {
 			}
 			row[a.name] = a.arguments[0](&scope{p: p, group: groups[k], grouped: true})
 		}
-		made.rows = append(made.rows, row)
+		made = append(made, row)
 	}
 	return made
 }
