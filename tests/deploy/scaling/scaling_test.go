@@ -67,6 +67,11 @@ func deployed(t *testing.T) (messages int) {
 	t.Helper()
 	f, err := bicep.ReadFile(infra + "app/projector.bicep")
 	require.NoError(t, err)
+	each, err := bicep.ReadFile(infra + "app/projection.bicep")
+	require.NoError(t, err)
+	app, found := each.Find("resource", "projector")
+	require.True(t, found)
+	scale := app.Value.At("properties", "template", "scale")
 	number := func(text string) int {
 		n, err := strconv.Atoi(text)
 		require.NoError(t, err)
@@ -77,21 +82,11 @@ func deployed(t *testing.T) (messages int) {
 		require.True(t, ok, name)
 		return number(p.Value.Text)
 	}
-	app, _ := f.Find("resource", "projector")
 	messages = param("messagesPerReplica")
 	for _, tier := range Tiers {
-		rule, set := tier.WithTarget(messages), 0
-		app.Value.Walk(func(path []string, v bicep.Value) {
-			switch strings.Join(path, ".") {
-			case "properties.template.scale.pollingInterval":
-				set++
-				require.Equal(t, rule.Polling, time.Duration(number(v.Text))*time.Second)
-			case "properties.template.scale.cooldownPeriod":
-				set++
-				require.Equal(t, rule.Cooldown, time.Duration(number(v.Text))*time.Second)
-			}
-		})
-		require.Equal(t, 2, set)
+		rule := tier.WithTarget(messages)
+		require.Equal(t, rule.Polling, time.Duration(number(scale.At("pollingInterval").Text))*time.Second)
+		require.Equal(t, rule.Cooldown, time.Duration(number(scale.At("cooldownPeriod").Text))*time.Second)
 		require.Equal(t, rule.Min, param("minReplicas"), "%s: a throttled namespace counts 0, and from 0 replicas none would come back", tier.Name)
 		require.Equal(t, rule.Max, param("maxReplicas"))
 	}

@@ -32,44 +32,31 @@ type Scenario struct {
 	Seconds int
 }
 
+// inTurn returns a load of 2,000 aggregates in turn, from second 60 until the end. step is how many
+// aggregates on a second begins.
+func inTurn(end, step int, rate func(second int) int) Load {
+	return func(second int) map[int]int {
+		load := map[int]int{}
+		if second >= 60 && second < end {
+			for i := range rate(second) {
+				load[(second*step+i)%2000]++
+			}
+		}
+		return load
+	}
+}
+
+func constant(rate int) func(second int) int { return func(int) int { return rate } }
+
 // Scenarios are the shapes of load that require different rules.
 var Scenarios = []Scenario{
-	{"burst", "an import: 60,000 changes of 2,000 aggregates within a minute", func(second int) map[int]int {
-		load := map[int]int{}
-		if second >= 60 && second < 120 {
-			for i := range 1000 {
-				load[(second*1000+i)%2000]++
-			}
-		}
-		return load
-	}, 1200},
-	{"wave", "900 changes a second for five minutes, of 2,000 aggregates", func(second int) map[int]int {
-		load := map[int]int{}
-		if second >= 60 && second < 360 {
-			for i := range 900 {
-				load[(second*900+i)%2000]++
-			}
-		}
-		return load
-	}, 1200},
-	{"plateau", "200 changes a second for five minutes, of 2,000 aggregates in turn: within Standard, and each a session of its own", func(second int) map[int]int {
-		load := map[int]int{}
-		if second >= 60 && second < 360 {
-			for i := range 200 {
-				load[(second*200+i)%2000]++
-			}
-		}
-		return load
-	}, 1200},
-	{"climb", "from 100 to 800 changes a second within seven minutes, of 2,000 aggregates in turn: past what one replica does", func(second int) map[int]int {
-		load := map[int]int{}
-		if second >= 60 && second < 480 {
-			for i := range 100 + (second-60)*700/420 {
-				load[(second*800+i)%2000]++
-			}
-		}
-		return load
-	}, 1200},
+	{"burst", "an import: 60,000 changes of 2,000 aggregates within a minute", inTurn(120, 1000, constant(1000)), 1200},
+	{"wave", "900 changes a second for five minutes, of 2,000 aggregates", inTurn(360, 900, constant(900)), 1200},
+	{"plateau", "200 changes a second for five minutes, of 2,000 aggregates in turn: within Standard, and each a session of its own", inTurn(360, 200, constant(200)), 1200},
+	{
+		"climb", "from 100 to 800 changes a second within seven minutes, of 2,000 aggregates in turn: past what one replica does",
+		inTurn(480, 800, func(second int) int { return 100 + (second-60)*700/420 }), 1200,
+	},
 	{"hot aggregate", "one aggregate gets 3,000 changes a second for a minute, more than a session can do; nothing else happens", func(second int) map[int]int {
 		if second >= 60 && second < 120 {
 			return map[int]int{1: 3000}
