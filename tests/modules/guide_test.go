@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-cdc/sluice/tests/internal/modules"
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
 // A reader follows the guide to projections in an empty folder, with a clone of the repository
@@ -62,7 +62,7 @@ type guide struct{ root, text string }
 
 func newGuide(t *testing.T, path ...string) guide {
 	t.Helper()
-	root, err := modules.Root()
+	root, err := child.Checkout()
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
 	require.NoError(t, err)
@@ -151,4 +151,20 @@ func (g guide) start(t *testing.T, dir, script string) *output {
 		}
 	})
 	return out
+}
+
+// within checks ten times a second until a condition is true.
+func within(t *testing.T, d time.Duration, what string, so func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("not in %s: %s", d, what)
+		}
+	}
 }

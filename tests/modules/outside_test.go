@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"debug/buildinfo"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/mod/modfile"
 
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/modules"
 )
 
@@ -26,7 +25,7 @@ type outside struct {
 
 func newOutside(t *testing.T) outside {
 	t.Helper()
-	root, err := modules.Root()
+	root, err := child.Checkout()
 	require.NoError(t, err)
 	proxy, err := modules.Pack(root, t.TempDir())
 	require.NoError(t, err)
@@ -75,9 +74,8 @@ func TestAUsersTestRunsAgainstTheEmbeddedServers(t *testing.T) {
 	o := newOutside(t)
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "user"))))
-	o.requires(t, dir, "example.com/app", []string{"tests/emulator"}, []string{
-		"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus", "go.mongodb.org/mongo-driver/v2", "github.com/stretchr/testify",
-	})
+	o.requires(t, dir,
+		"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus", "go.mongodb.org/mongo-driver/v2", "github.com/stretchr/testify")
 	require.Contains(t, o.run(t, dir, nil, "test", "-count", "1", "./..."), "ok")
 
 	// The code in the README is the code that ran.
@@ -97,11 +95,25 @@ func TestAUsersTestRunsAgainstTheEmbeddedServers(t *testing.T) {
 	}
 }
 
+// A copy of the example is built with the modules that users get, and its own test passes. That it
+// builds its read model from the events is tested by the guide, which shows the same code.
+func TestAUsersProjectorIsBuiltOutside(t *testing.T) {
+	o := newOutside(t)
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(o.root, "projector", "examples", "customer-totals"))))
+	require.NoError(t, os.Remove(filepath.Join(dir, "go.sum"))) // a copy with other versions generates its own
+	for _, module := range []string{"projector", "shared"} {
+		o.run(t, dir, nil, "mod", "edit", "-require", modules.Path(module)+"@"+o.proxy.Version)
+	}
+	require.Contains(t, o.run(t, dir, nil, "test", "-count", "1", "./..."), "ok")
+	o.run(t, dir, nil, "build", "./...")
+}
+
 // The dependencies of the embedded servers become dependencies of a user's test.
 func TestTheEmbeddedServersHaveFewDependencies(t *testing.T) {
 	o := newOutside(t)
 	dir := t.TempDir()
-	o.requires(t, dir, "example.com/app", []string{"tests/emulator"}, nil)
+	o.requires(t, dir)
 	needed := o.run(t, dir, nil, "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", modules.Path("tests/emulator/..."))
 	for m := range strings.FieldsSeq(needed) {
 		if !strings.HasPrefix(m, modules.Base+"/") {
@@ -110,25 +122,17 @@ func TestTheEmbeddedServersHaveFewDependencies(t *testing.T) {
 	}
 }
 
-// requires creates a module that requires some of this repository's modules, and others in the
-// versions that the tests use.
-func (o outside) requires(t *testing.T, dir, name string, ours, others []string) {
+// requires creates a module that requires the embedded servers, and other modules in the versions
+// that the tests use.
+func (o outside) requires(t *testing.T, dir string, others ...string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(o.root, "tests", "go.mod"))
-	require.NoError(t, err)
-	known, err := modfile.Parse("go.mod", text, nil)
-	require.NoError(t, err)
-	var mod bytes.Buffer
-	fmt.Fprintf(&mod, "module %s\n\ngo %s\n", name, known.Go.Version)
-	for _, m := range ours {
-		fmt.Fprintf(&mod, "\nrequire %s %s\n", modules.Path(m), o.proxy.Version)
+	edit := []string{"mod", "edit", "-require=" + modules.Path("tests/emulator") + "@" + o.proxy.Version}
+	if len(others) > 0 {
+		list := append([]string{"list", "-C", filepath.Join(o.root, "tests"), "-m", "-f", "-require={{.Path}}@{{.Version}}"}, others...)
+		known, err := exec.CommandContext(t.Context(), "go", list...).Output()
+		require.NoError(t, err)
+		edit = append(edit, strings.Fields(string(known))...)
 	}
-	for _, r := range known.Require {
-		for _, m := range others {
-			if r.Mod.Path == m {
-				fmt.Fprintf(&mod, "\nrequire %s %s\n", m, r.Mod.Version)
-			}
-		}
-	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), mod.Bytes(), 0o600))
+	o.run(t, dir, nil, "mod", "init", "example.com/app")
+	o.run(t, dir, nil, edit...)
 }

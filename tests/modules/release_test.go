@@ -10,13 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/modules"
 )
 
 // clone commits the working tree to a new repository, and returns that repository's folder.
 func clone(t *testing.T) string {
 	t.Helper()
-	root, err := modules.Root()
+	root, err := child.Checkout()
 	require.NoError(t, err)
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 		t.Skipf("a release is made of a git repository: %v", err)
@@ -62,7 +63,7 @@ func release(t *testing.T, dir string, args ...string) (string, error) {
 // The developer tools and the check of infra/kubernetes are the only modules that require none of
 // the others.
 func TestEveryModuleIsReleasedOrFollowsTheRelease(t *testing.T) {
-	root, err := modules.Root()
+	root, err := child.Checkout()
 	require.NoError(t, err)
 	var folders []string
 	for file := range strings.FieldsSeq(git(t, root, "ls-files", "go.mod", "*/go.mod")) {

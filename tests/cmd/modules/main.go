@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 	"github.com/sluice-cdc/sluice/tests/internal/modules"
 )
 
@@ -34,7 +35,7 @@ func main() {
 }
 
 func run(ctx context.Context, fix bool, version string) (err error) {
-	root, err := modules.Root()
+	root, err := child.Checkout()
 	if err != nil {
 		return err
 	}

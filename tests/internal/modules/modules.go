@@ -8,16 +8,6 @@
 // root of a repository.
 package modules
 
-import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-
-	"github.com/sluice-cdc/sluice/tests/internal/tree"
-)
-
 // Base is the path of the repository. A module's path is Base followed by its folder.
 const Base = "github.com/sluice-cdc/sluice"
 
@@ -35,25 +25,3 @@ func All() []string {
 
 // Path returns the path of the module in a folder of the repository.
 func Path(folder string) string { return Base + "/" + folder }
-
-// Root returns the root of the repository: the first folder above the working directory that has a
-// go.work.
-func Root() (string, error) {
-	tree.Depend()
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the repository: %w", err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
-			return dir, nil
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("find the repository: %w", err)
-		}
-		above := filepath.Dir(dir)
-		if above == dir {
-			return "", errors.New("find the repository: no folder above the working directory has a go.work: run this inside of it")
-		}
-		dir = above
-	}
-}

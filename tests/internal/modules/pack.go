@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"testing/fstest"
 	"time"
 
 	"golang.org/x/mod/module"
@@ -95,26 +96,26 @@ func read(root, folder, version string) (*packed, error) {
 			return nil, fmt.Errorf("pack %s: %w", folder, err)
 		}
 		path = filepath.ToSlash(path)
-		f := zip.File(onDisk{path, name})
+		f := file{os.DirFS(dir), path}
 		switch {
 		case path == "go.mod":
 			if m.mod, err = require(name, version); err != nil {
 				return nil, err
 			}
-			f = inMemory{path, m.mod}
+			f = inMemory(path, m.mod)
 		case path == "go.sum" && version != "":
 			text, err := os.ReadFile(name)
 			if err != nil {
 				return nil, fmt.Errorf("pack %s: %w", folder, err)
 			}
-			f = inMemory{path, foreign(text)}
+			f = inMemory(path, foreign(text))
 		case path == "LICENSE":
 			licensed = true
 		}
 		m.files = append(m.files, f)
 	}
 	if !licensed {
-		m.files = append(m.files, onDisk{"LICENSE", filepath.Join(root, "LICENSE")})
+		m.files = append(m.files, file{os.DirFS(root), "LICENSE"})
 	}
 	return m, nil
 }
@@ -159,27 +160,17 @@ func (p *Proxy) write(m *packed) error {
 	return nil
 }
 
-// onDisk and inMemory are files of a module.
-type onDisk struct{ path, file string }
-
-func (f onDisk) Path() string                 { return f.path }
-func (f onDisk) Lstat() (fs.FileInfo, error)  { return os.Lstat(f.file) }
-func (f onDisk) Open() (io.ReadCloser, error) { return os.Open(f.file) }
-
-type inMemory struct {
+// file is a file of a module, whose path there is its path in the file system.
+type file struct {
+	in   fs.FS
 	path string
-	text []byte
 }
 
-func (f inMemory) Path() string                 { return f.path }
-func (f inMemory) Lstat() (fs.FileInfo, error)  { return info{f}, nil }
-func (f inMemory) Open() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(f.text)), nil }
+func (f file) Path() string                 { return f.path }
+func (f file) Lstat() (fs.FileInfo, error)  { return fs.Stat(f.in, f.path) } // CheckDir lists no links
+func (f file) Open() (io.ReadCloser, error) { return f.in.Open(f.path) }
 
-type info struct{ f inMemory }
-
-func (i info) Name() string       { return filepath.Base(i.f.path) }
-func (i info) Size() int64        { return int64(len(i.f.text)) }
-func (i info) Mode() fs.FileMode  { return 0o644 }
-func (i info) ModTime() time.Time { return time.Time{} }
-func (i info) IsDir() bool        { return false }
-func (i info) Sys() any           { return nil }
+// inMemory returns a file with the text.
+func inMemory(path string, text []byte) file {
+	return file{fstest.MapFS{path: {Data: text, Mode: 0o644}}, path}
+}
