@@ -83,29 +83,40 @@ type container struct {
 	at    string        // host:port of its health server
 }
 
-// run starts a container with its settings only: no privileges, and a read-only file system.
+// run starts a service's container with its settings only.
 func run(t *testing.T, root, service, image string, env ...string) *container {
 	t.Helper()
-	c := &container{t: t, name: fmt.Sprintf("sluice-test-%s-%d", service, os.Getpid()), grace: grace(t, root, service)}
-	args := []string{
-		"run", "--detach", "--name", c.name, "--network", "host", "--read-only", "--cap-drop", "ALL",
-		"--security-opt", "no-new-privileges",
-	}
+	c := newContainer(t, service, grace(t, root, service))
+	var args []string
 	for _, kv := range append(env, "HTTP_ADDR=127.0.0.1:0", "CONTAINER_APP_REPLICA_NAME="+c.name) {
 		args = append(args, "--env", kv)
 	}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		if t.Failed() {
-			logs, err := docker(ctx, "logs", "--tail", "40", c.name)
-			t.Logf("%s: %v\n%s", c.name, err, logs)
-		}
-		_, err := docker(ctx, "rm", "--force", c.name)
-		require.NoError(t, err)
-	})
-	mustDocker(t, append(args, image)...)
+	c.create(append(args, image)...)
 	c.serves()
 	return c
+}
+
+func newContainer(t *testing.T, service string, grace time.Duration) *container {
+	t.Helper()
+	return &container{t: t, name: fmt.Sprintf("sluice-test-%s-%d", service, os.Getpid()), grace: grace}
+}
+
+// create creates and starts the container: without privileges, and with a read-only file system.
+func (c *container) create(args ...string) {
+	c.t.Helper()
+	c.t.Cleanup(func() {
+		ctx := context.WithoutCancel(c.t.Context())
+		if c.t.Failed() {
+			logs, err := docker(ctx, "logs", "--tail", "40", c.name)
+			c.t.Logf("%s: %v\n%s", c.name, err, logs)
+		}
+		_, err := docker(ctx, "rm", "--force", c.name)
+		require.NoError(c.t, err)
+	})
+	mustDocker(c.t, append([]string{
+		"run", "--detach", "--name", c.name, "--network", "host", "--read-only", "--cap-drop", "ALL",
+		"--security-opt", "no-new-privileges",
+	}, args...)...)
 }
 
 // grace returns the deployment's grace period of a service.

@@ -1,13 +1,11 @@
 package images
 
 import (
-	"context"
-	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
@@ -21,22 +19,17 @@ func TestTheEmbeddedServersServeFromTheirImage(t *testing.T) {
 	size, err := strconv.Atoi(mustDocker(t, "image", "inspect", "-f", "{{.Size}}", image))
 	require.NoError(t, err)
 	require.Less(t, size, 25<<20)
-	name := fmt.Sprintf("sluice-test-emulator-%d", os.Getpid())
-	t.Cleanup(func() {
-		_, err := docker(context.WithoutCancel(t.Context()), "rm", "--force", name)
-		require.NoError(t, err)
-	})
-	mustDocker(t, "run", "--detach", "--name", name, "--network", "host", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges",
-		image, "--ports", "free", "--control", "0")
+	c := newContainer(t, "emulator", 10*time.Second)
+	c.create(image, "--ports", "free", "--control", "0")
 	settings := map[string]string{}
 	until(t, "it logs its addresses", func() bool {
-		for line := range strings.Lines(mustDocker(t, "logs", name)) {
+		for line := range strings.Lines(mustDocker(t, "logs", c.name)) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 			settings[key] = value
 		}
 		return settings["EMULATOR_CONTROL"] != ""
 	})
-	require.Equal(t, []string{nonroot}, (&container{t: t, name: name}).users())
+	require.Equal(t, []string{nonroot}, c.users())
 
 	resp, err := http.Get(settings["SERVICE_BUS_ADMINISTRATION"] + "/health")
 	require.NoError(t, err)
@@ -48,6 +41,5 @@ func TestTheEmbeddedServersServeFromTheirImage(t *testing.T) {
 	require.NoError(t, client.Ping(t.Context(), nil))
 	require.NoError(t, client.Disconnect(t.Context()))
 
-	mustDocker(t, "stop", "--time", "10", name)
-	require.Equal(t, "0", mustDocker(t, "inspect", "-f", "{{.State.ExitCode}}", name))
+	c.terminate()
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"os"
-	"os/exec"
 	"strconv"
 	"testing"
 
@@ -80,19 +79,13 @@ func TestG1G2G3OfTheImages(t *testing.T) {
 	t.Logf("%d events, read model exact, through a stop of each service", load)
 }
 
-// isAsAPlatformWantsIt checks an image without settings: it is small, does not run as root, and
-// reports the missing settings.
+// isAsAPlatformWantsIt checks an image: it is small, and does not run as root.
 func isAsAPlatformWantsIt(t *testing.T, image string) {
 	t.Helper()
 	size, err := strconv.Atoi(mustDocker(t, "image", "inspect", "-f", "{{.Size}}", image))
 	require.NoError(t, err)
 	require.Less(t, size, 25<<20)
 	require.Equal(t, nonroot+":"+nonroot, mustDocker(t, "image", "inspect", "-f", "{{.Config.User}}", image))
-	_, err = docker(t.Context(), "run", "--rm", "--network", "host", image)
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	require.True(t, ok, "%s starts without settings: %v", image, err)
-	require.Equal(t, 2, exit.ExitCode())
-	require.ErrorContains(t, err, "MONGODB_URI")
 }
 
 // serve runs the servers with Azurite as the blob store, which may be missing outside CI.
