@@ -35,14 +35,12 @@ func TestTheLintersRulesAreErrors(t *testing.T) {
 
 // Parameters have types: an untyped object or array hides a misspelt field until Azure refuses it.
 func TestParametersHaveTypes(t *testing.T) {
-	for file, f := range templates(t) {
-		for _, p := range f.All("param") {
-			require.NotContains(t, []string{"object", "array"}, p.Type, "%s: %s", file, p.Name)
-		}
-		for _, m := range f.All("module") {
-			_, named := m.Value.Field("name")
-			require.False(t, named, "%s: module %s: the compiler names its deployment", file, m.Name)
-		}
+	for file, p := range declared(t, "param") {
+		require.NotContains(t, []string{"object", "array"}, p.Type, "%s: %s", file, p.Name)
+	}
+	for file, m := range declared(t, "module") {
+		_, named := m.Value.Field("name")
+		require.False(t, named, "%s: module %s: the compiler names its deployment", file, m.Name)
 	}
 }
 
@@ -63,24 +61,23 @@ var old = map[string]string{
 }
 
 // API versions are stable, and at most two years older than the last review of this deployment,
-// unless a type has no newer one.
+// unless a type has no newer one. Each type has one version: two would accept different properties.
 func TestAPIVersionsAreRecent(t *testing.T) {
 	const since = "2024-11-24"
-	seen := map[string]bool{}
-	for file, f := range templates(t) {
-		for _, r := range f.All("resource") {
-			kind, version, _ := strings.Cut(strings.Trim(r.Type, "'"), "@")
-			if !strings.Contains(kind, "/") { // nested in another resource, whose version it has
-				continue
-			}
-			if known, is := old[kind]; is {
-				require.Equal(t, known, version, "%s: %s", file, kind)
-				seen[kind] = true
-				continue
-			}
-			require.Regexp(t, `^\d{4}-\d\d-\d\d$`, version, "%s: %s: a preview", file, kind)
-			require.GreaterOrEqual(t, version, since, "%s: %s", file, kind)
+	versions, seen := map[string]string{}, map[string]bool{}
+	for file, r := range declared(t, "resource") {
+		kind, version, _ := strings.Cut(r.Type, "@")
+		if before, known := versions[kind]; known {
+			require.Equal(t, before, version, "%s: %s", file, kind)
 		}
+		versions[kind] = version
+		if known, is := old[kind]; is {
+			require.Equal(t, known, version, "%s: %s", file, kind)
+			seen[kind] = true
+			continue
+		}
+		require.Regexp(t, `^\d{4}-\d\d-\d\d$`, version, "%s: %s: a preview", file, kind)
+		require.GreaterOrEqual(t, version, since, "%s: %s", file, kind)
 	}
 	require.Equal(t, sorted(old), sorted(seen))
 }
@@ -89,20 +86,16 @@ func TestAPIVersionsAreRecent(t *testing.T) {
 // condition of a resource in a module never depends on the output of another module.
 func TestAPreviewCanComputeEveryName(t *testing.T) {
 	checked := 0
-	for file, f := range templates(t) {
-		for _, m := range f.All("module") {
-			callee := template(t, path.Join(path.Dir(file), strings.Trim(m.Type, "'")))
-			names := namesOf(callee)
-			params, _ := m.Value.Field("params")
-			for _, given := range params.Fields {
-				if !names[given.Name] {
-					continue
-				}
-				checked++
-				require.NotRegexp(t, `\boutputs\b`, given.Value.Text, "%s: %s: %s is part of a name in %s", file, m.Name, given.Name, m.Type)
+	for file, m := range declared(t, "module") {
+		names := namesOf(template(t, path.Join(path.Dir(file), m.Type)))
+		for _, given := range m.Value.At("params").Fields {
+			if !names[given.Name] {
+				continue
 			}
-			require.NotRegexp(t, `\boutputs\b`, m.Condition, "%s: %s", file, m.Name)
+			checked++
+			require.NotRegexp(t, `\boutputs\b`, given.Value.Text, "%s: %s: %s is part of a name in %s", file, m.Name, given.Name, m.Type)
 		}
+		require.NotRegexp(t, `\boutputs\b`, m.Condition, "%s: %s", file, m.Name)
 	}
 	require.Greater(t, checked, 40)
 }
@@ -114,6 +107,11 @@ var identifier = regexp.MustCompile(`[A-Za-z_]\w*`)
 func namesOf(f *bicep.File) map[string]bool {
 	found := map[string]bool{}
 	var follow func(text string)
+	named := func(r bicep.Declaration) {
+		for _, field := range []string{"name", "scope", "parent"} {
+			follow(r.Value.At(field).Text)
+		}
+	}
 	follow = func(text string) {
 		for _, word := range identifier.FindAllString(text, -1) {
 			if found[word] {
@@ -126,39 +124,27 @@ func namesOf(f *bicep.File) map[string]bool {
 				follow(v.Value.Text)
 			} else if r, is := f.Find("resource", word); is {
 				found[word] = true
-				for _, field := range []string{"name", "scope", "parent"} {
-					value, _ := r.Value.Field(field)
-					follow(value.Text)
-				}
+				named(r)
 			}
 		}
 	}
 	for _, r := range f.All("resource") {
 		follow(r.Condition)
-		for _, field := range []string{"name", "scope", "parent"} {
-			value, _ := r.Value.Field(field)
-			follow(value.Text)
-		}
+		named(r)
 	}
 	return found
 }
 
 // Traces are sent by the environment's stable API, and nothing is deployed for them without TRACES.
 func TestTracesUseTheEnvironmentsAPI(t *testing.T) {
-	f := template(t, "modules/environment.bicep")
-	for _, field := range []string{"appInsightsConfiguration", "openTelemetryConfiguration"} {
-		for name, sent := range map[string]bool{"": false, "appi-x": true} {
-			traces, err := f.Eval("traces", map[string]any{"applicationInsightsName": name})
-			require.NoError(t, err)
-			require.Equal(t, sent, traces)
-			environment, _ := f.Find("resource", "environment")
-			properties, _ := environment.Value.Field("properties")
-			value, found := properties.Field(field)
-			require.True(t, found, field)
-			require.True(t, strings.HasPrefix(value.Text, "traces ? "), value.Text)
-		}
+	const file = "modules/environment.bicep"
+	for name, sent := range map[string]bool{"": false, "appi-x": true} {
+		require.Equal(t, sent, eval(t, file, "traces", map[string]any{"applicationInsightsName": name}))
 	}
-	insights, _ := template(t, "modules/monitoring.bicep").Find("resource", "applicationInsights")
+	for _, field := range []string{"appInsightsConfiguration", "openTelemetryConfiguration"} {
+		require.Regexp(t, `^traces \? `, find(t, file, "resource", "environment").Value.At("properties", field).Text)
+	}
+	insights := find(t, "modules/monitoring.bicep", "resource", "applicationInsights")
 	require.Equal(t, "( traces )", insights.Condition, "without traces it is empty, and one more endpoint")
 }
 

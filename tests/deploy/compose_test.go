@@ -3,8 +3,6 @@ package deploy
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
-	"github.com/sluice-cdc/sluice/tests/internal/bicep"
 )
 
 type composition struct {
@@ -47,16 +44,10 @@ func TestComposeSetsWhatTheServicesRead(t *testing.T) {
 	c := compose(t)
 	for _, s := range services {
 		t.Run(s.name, func(t *testing.T) {
-			clearSettings(t)
-			known := settingsOf(s.config)
 			app := c.Services[s.name]
 			require.NotEmpty(t, app.Environment)
-			for name, value := range app.Environment {
-				_, ok := known[name]
-				require.True(t, ok, "the %s does not read %s", s.name, name)
-				t.Setenv(name, value)
-			}
-			require.NoError(t, s.load())
+			require.Subset(t, sorted(settingsOf(s.config)), sorted(app.Environment), "what the %s reads", s.name)
+			s.accepts(t, app.Environment)
 			require.Equal(t, s.name+"/Dockerfile", app.Build.Dockerfile)
 			require.Equal(t, "..", app.Build.Context, "the workspace, seen from scripts")
 			require.Equal(t, "45s", app.StopGrace)
@@ -135,16 +126,11 @@ func TestAProgramRunsBesideTheProjector(t *testing.T) {
 	require.Equal(t, "service:projector", compose(t).Services["projection"].Network)
 	require.Equal(t, "8088", compose(t).Services["projection"].Environment["PORT"])
 	dir := t.TempDir()
-	standIn(t, dir, "docker", `[ "$1 $2" = "compose version" ] || printf '%s %s %s %s\n' "$PROJECTION" "$PROJECTION_URL" "$PROJECTION_IMAGE" "$*" >>`+dir+`/ran`)
+	standIn(t, dir, "docker", `printf '%s %s %s\n' "$PROJECTION" "$PROJECTION_URL" "$PROJECTION_IMAGE" >>`+dir+`/calls`)
 	standIn(t, dir, "curl", "")
-	up := exec.CommandContext(t.Context(), "bash", root+"/scripts/compose.sh", "up")
-	up.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "PROJECTION=totals", "PROJECTION_IMAGE=x/totals:1", "PROJECTION_URL=")
-	output, err := up.CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	ran, err := os.ReadFile(dir + "/ran")
-	require.NoError(t, err)
-	require.Contains(t, string(ran), "totals "+url+" x/totals:1 ")
-	require.Contains(t, string(ran), "--profile services --profile program up")
+	up := run(t, dir, []string{"PROJECTION=totals", "PROJECTION_IMAGE=x/totals:1"}, "bash", "scripts/compose.sh", "up")
+	require.Zero(t, up.code, up.errOut)
+	require.Regexp(t, "--profile services --profile program up.*\ntotals "+url+" x/totals:1\n", up.calls)
 
 	for image, expected := range map[string]string{"": "", "x/totals:1": url} {
 		azd := map[string]string{"PROJECTION": "totals", "PROJECTION_IMAGE": image, "SERVICE_BUS_TOPIC": "changes", "SERVICE_BUS_SUBSCRIPTION": "projector"}
@@ -156,25 +142,14 @@ func TestAProgramRunsBesideTheProjector(t *testing.T) {
 		require.Contains(t, text, "env: [{ name: 'PORT', value: '8088' }]", file)
 	}
 	operate, watch := jobs(t, "projector")["operate"], jobs(t, "projector")["watch"]
-	image, _ := operate.Field("projectionImage")
-	require.Equal(t, "projectionImage", image.Text)
+	require.Equal(t, "projectionImage", operate.At("projectionImage").Text)
 	_, watched := watch.Field("projectionImage")
 	require.False(t, watched, "status needs no program")
 
-	params, _ := mustFind(t, "app/projector.bicep", "module", "versioned").Value.Field("params")
-	image, _ = params.Field("projectionImage")
+	image := find(t, "app/projector.bicep", "module", "versioned").Value.At("params", "projectionImage")
 	for version, expected := range map[string]string{"1": "x/totals:1", "2": "x/totals:2"} {
-		of, err := template(t, "app/projector.bicep").EvalValue(image, map[string]any{
+		require.Equal(t, expected, evalValue(t, "app/projector.bicep", image, map[string]any{
 			"version": version, "newest": "2", "programImage": "x/totals:2", "previousProjectionImage": "x/totals:1",
-		})
-		require.NoError(t, err)
-		require.Equal(t, expected, of)
+		}))
 	}
-}
-
-func mustFind(t *testing.T, file, keyword, name string) bicep.Declaration {
-	t.Helper()
-	d, found := template(t, file).Find(keyword, name)
-	require.True(t, found, "%s has %s", file, name)
-	return d
 }

@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,27 +15,21 @@ func TestEveryResourceLogsToTheWorkspace(t *testing.T) {
 		"Microsoft.DocumentDB/mongoClusters": true, "Microsoft.App/managedEnvironments": true,
 	}
 	told := map[string]bool{}
-	for path, f := range templates(t) {
-		for _, r := range f.All("resource") {
-			if !strings.Contains(r.Type, "Microsoft.Insights/diagnosticSettings@") {
-				continue
-			}
-			scope, _ := r.Value.Field("scope")
-			of, found := f.Find("resource", scope.Text)
-			require.True(t, found, "%s: diagnostics of %s", path, scope.Text)
-			kind, _, _ := strings.Cut(strings.Trim(of.Type, "'"), "@")
-			told[kind] = true
-			properties, _ := r.Value.Field("properties")
-			to, _ := properties.Field("workspaceId")
-			require.Equal(t, "workspaceId", to.Text, path)
-			logs, _ := properties.Field("logs")
-			require.NotEmpty(t, logs.Items, path)
-			_, metrics := properties.Field("metrics")
-			require.False(t, metrics, "%s: no query reads metrics in the workspace, and they are paid for", path)
-			if kind == "Microsoft.Storage/storageAccounts/blobServices" {
-				require.NotContains(t, logs.Text, "StorageWrite", "the checkpoint is written once a second")
-				require.NotContains(t, logs.Text, "allLogs")
-			}
+	for path, r := range declared(t, "resource") {
+		if r.Kind() != "Microsoft.Insights/diagnosticSettings" {
+			continue
+		}
+		kind := find(t, path, "resource", r.Value.At("scope").Text).Kind()
+		told[kind] = true
+		properties := r.Value.At("properties")
+		require.Equal(t, "workspaceId", properties.At("workspaceId").Text, path)
+		logs := properties.At("logs")
+		require.NotEmpty(t, logs.Items, path)
+		_, metrics := properties.Field("metrics")
+		require.False(t, metrics, "%s: no query reads metrics in the workspace, and they are paid for", path)
+		if kind == "Microsoft.Storage/storageAccounts/blobServices" {
+			require.NotContains(t, logs.Text, "StorageWrite", "the checkpoint is written once a second")
+			require.NotContains(t, logs.Text, "allLogs")
 		}
 	}
 	require.Equal(t, kinds, told)

@@ -1,11 +1,11 @@
 package deploy
 
 import (
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,24 +28,7 @@ var (
 // documents returns all pages of the repository, by their paths in it.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	pages := map[string]string{}
-	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if name := entry.Name(); entry.IsDir() && (name == "node_modules" || name == ".git") {
-			return fs.SkipDir
-		}
-		if filepath.Ext(file) == ".md" {
-			name, err := filepath.Rel(root, file)
-			if err != nil {
-				return err
-			}
-			name = filepath.ToSlash(name)
-			pages[name] = read(t, name)
-		}
-		return nil
-	}))
+	pages := files(t, ".", extension(".md"))
 	for _, page := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/README.md", "infra/README.md"} {
 		require.Contains(t, pages, page)
 	}
@@ -88,12 +71,19 @@ func TestEveryPageIsInTheIndex(t *testing.T) {
 	}
 }
 
-// The make targets in pages exist.
-func TestMakeTargetsInPagesExist(t *testing.T) {
-	targets, checked := map[string]bool{}, 0
+// makeTargets returns the targets of the Makefile.
+func makeTargets(t *testing.T) map[string]bool {
+	t.Helper()
+	targets := map[string]bool{}
 	for _, m := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		targets[m[1]] = true
 	}
+	return targets
+}
+
+// The make targets in pages exist.
+func TestMakeTargetsInPagesExist(t *testing.T) {
+	targets, checked := makeTargets(t), 0
 	for page, text := range documents(t) {
 		for _, m := range commanded.FindAllStringSubmatch(text, -1) {
 			checked++
@@ -107,24 +97,12 @@ func TestMakeTargetsInPagesExist(t *testing.T) {
 func code(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		switch name := entry.Name(); {
-		case entry.IsDir() && (name == "node_modules" || name == ".git" || name == "bin" || name == "testdata"):
-			return fs.SkipDir
-		case !entry.Type().IsRegular() || name == "documents_test.go": // a link to node_modules as well
-			return nil
-		}
-		switch filepath.Ext(file) {
-		case ".go", ".sh", ".ps1", ".yaml", ".yml", ".bicep", ".json", "":
-			text, err := os.ReadFile(file)
-			all.Write(text)
-			return err
-		}
-		return nil
-	}))
+	for _, text := range files(t, ".", func(name string) bool {
+		extensions := []string{".go", ".sh", ".ps1", ".yaml", ".yml", ".bicep", ".json", ""}
+		return slices.Contains(extensions, path.Ext(name)) && path.Base(name) != "documents_test.go"
+	}) {
+		all.WriteString(text)
+	}
 	return all.String()
 }
 

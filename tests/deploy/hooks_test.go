@@ -1,29 +1,12 @@
 package deploy
 
 import (
-	"bytes"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-// hook runs a hook's script with stand-ins first on PATH, and returns both outputs and the exit
-// code.
-func hook(t *testing.T, dir, script string, env ...string) (out, errOut string, code int) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(root, "scripts", script))
-	cmd.Env = append([]string{"PATH=" + dir + ":" + os.Getenv("PATH"), "OPERATE_POLL=0"}, env...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	_ = cmd.Run()
-	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
-}
 
 // A take-down stops before anything is deleted while the lock exists, and prints the commands with
 // which to continue.
@@ -46,28 +29,25 @@ func TestATakeDownStopsWhileTheCheckpointsAreLocked(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			dir := t.TempDir()
 			standIn(t, dir, "az", c.az)
-			_, errOut, code := hook(t, dir, "predown.sh", c.env...)
-			require.Equal(t, c.code, code, errOut)
+			r := run(t, dir, c.env, "sh", "scripts/predown.sh")
+			require.Equal(t, c.code, r.code, r.errOut)
 			for _, text := range c.prints {
-				require.Contains(t, errOut, text)
+				require.Contains(t, r.errOut, text)
 			}
 			if c.code == 0 {
-				require.Empty(t, errOut)
+				require.Empty(t, r.errOut)
 			}
-			calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
-			require.NotContains(t, string(calls), "delete", "it deletes nothing")
+			require.NotContains(t, r.calls, "delete", "it deletes nothing")
 		})
 	}
 }
 
 // The address that MongoDB has to allow is printed before the apps need it.
 func TestTheAddressIsPrintedBeforeItIsNeeded(t *testing.T) {
-	out, _, code := hook(t, t.TempDir(), "postprovision.sh", "OUTBOUND_ADDRESS=203.0.113.7")
-	require.Zero(t, code)
-	require.Contains(t, out, "203.0.113.7")
-	out, _, code = hook(t, t.TempDir(), "postprovision.sh")
-	require.Zero(t, code)
-	require.Empty(t, out, "without a network no address is printed")
+	r := run(t, t.TempDir(), []string{"OUTBOUND_ADDRESS=203.0.113.7"}, "sh", "scripts/postprovision.sh")
+	require.Zero(t, r.code)
+	require.Contains(t, r.out, "203.0.113.7")
+	require.Zero(t, run(t, t.TempDir(), nil, "sh", "scripts/postprovision.sh"), "without a network no address is printed")
 }
 
 // After a deployment both doctors run if their answers can be read, that of the projector for each
@@ -82,40 +62,50 @@ func TestADeploymentEndsWithBothDoctors(t *testing.T) {
 		list := map[string]string{"true": "exit 0", "refused": "exit 1"}[c.blobs]
 		standIn(t, dir, "az", `case "$*" in *"blob list"*) `+list+` ;; esac
 `+azStandIn(dir, "Succeeded", c.code, c.blobs)+"esac")
-		out, errOut, code := hook(t, dir, "postdeploy.sh", append(env, "PROJECTION_VERSIONS="+c.versions)...)
-		require.Zero(t, code, errOut)
-		require.Contains(t, out, "-g rg-x -n ca-producer --follow")
-		require.Contains(t, out, "subscriptions/sub/resourceGroups/rg-x/overview")
-		calls, err := os.ReadFile(filepath.Join(dir, "calls"))
-		require.NoError(t, err)
-		require.Equal(t, c.doctors, strings.Count(string(calls), "job start"), "%s", calls)
-		require.Equal(t, c.doctors == 0, strings.Contains(out, "scripts/operate.sh -g rg-x producer doctor"), out)
-		require.Equal(t, c.code == "1", strings.Contains(errOut, "has found something"), errOut)
-		require.Equal(t, c.versions == "1,2", strings.Contains(string(calls), `tags."sluice-version"=='2'`), "%s", calls)
+		r := run(t, dir, append(env, "PROJECTION_VERSIONS="+c.versions), "sh", "scripts/postdeploy.sh")
+		require.Zero(t, r.code, r.errOut)
+		require.Contains(t, r.out, "-g rg-x -n ca-producer --follow")
+		require.Contains(t, r.out, "subscriptions/sub/resourceGroups/rg-x/overview")
+		require.Equal(t, c.doctors, strings.Count(r.calls, "job start"), r.calls)
+		require.Equal(t, c.doctors == 0, strings.Contains(r.out, "scripts/operate.sh -g rg-x producer doctor"), r.out)
+		require.Equal(t, c.code == "1", strings.Contains(r.errOut, "has found something"), r.errOut)
+		require.Equal(t, c.versions == "1,2", strings.Contains(r.calls, `tags."sluice-version"=='2'`), r.calls)
 	}
 }
 
 var (
-	shSays  = regexp.MustCompile(`(?:echo|problem) ["']([^"']+)`)
-	plain   = regexp.MustCompile(`[A-Za-z][a-z ,;:]{24,}`)
-	verbsOf = func(text string) (verbs []string) {
-		for _, command := range azCommands(text) {
-			verb, _, _ := strings.Cut(command, " --")
-			verbs = append(verbs, verb)
-		}
-		slices.Sort(verbs)
-		return slices.Compact(verbs)
-	}
+	azCommand = regexp.MustCompile(`\baz ((?:[a-z-]+ )+)`)
+	shSays    = regexp.MustCompile(`(?:echo|problem) ["']([^"']+)`)
+	plain     = regexp.MustCompile(`[A-Za-z][a-z ,;:]{11,}`)
+	shellOnly = regexp.MustCompile(`\$\w+|\w+\.sh`)
 )
 
-// The hooks for Windows, which cannot be run here, ask az for the same and print the same.
-func TestTheHooksAreTheSameOnWindows(t *testing.T) {
-	for _, name := range []string{"predown", "postprovision", "postdeploy", "preflight"} {
+// azVerbs returns the commands of az in a script, without their options, by name.
+func azVerbs(script string) map[string]bool {
+	verbs := map[string]bool{}
+	for line := range strings.Lines(script) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			for _, m := range azCommand.FindAllStringSubmatch(line, -1) {
+				verbs[strings.TrimSpace(m[1])] = true
+			}
+		}
+	}
+	return verbs
+}
+
+// The scripts for Windows, which cannot be run here, ask az for the same and print the same.
+func TestTheScriptsAreTheSameOnWindows(t *testing.T) {
+	for name, files := range map[string][]string{
+		"predown": nil, "postprovision": nil, "postdeploy": nil, "preflight": nil, "operate": {"answer"},
+	} {
 		sh, ps1 := read(t, "scripts/"+name+".sh"), read(t, "scripts/"+name+".ps1")
-		require.Equal(t, verbsOf(sh), verbsOf(ps1), name)
+		for _, sourced := range files {
+			sh += read(t, "scripts/"+sourced+".sh")
+		}
+		require.Equal(t, azVerbs(sh), azVerbs(ps1), name)
 		checked := 0
 		for _, said := range shSays.FindAllStringSubmatch(sh, -1) {
-			for _, words := range plain.FindAllString(said[1], -1) {
+			for _, words := range plain.FindAllString(shellOnly.ReplaceAllString(said[1], "|"), -1) {
 				checked++
 				require.Contains(t, ps1, words, "%s: the same on Windows", name)
 			}

@@ -24,43 +24,57 @@ var deployed = map[string]string{
 var byAzd = []string{"AZURE_ENV_NAME", "AZURE_LOCATION", "SERVICE_PRODUCER_IMAGE_NAME", "SERVICE_PROJECTOR_IMAGE_NAME"}
 
 // A parameter file sets every parameter of its template, so that all can be set by azd env set, and
-// no other one: azd would silently drop it.
+// no other one: azd would silently drop it. The defaults are those of the template.
 func TestParameterFilesFitTheirTemplates(t *testing.T) {
 	for path, parameters := range deployed {
-		declared := map[string]bool{}
+		values, declared := parameterFile(t, parameters), map[string]bool{}
 		for _, p := range template(t, path).All("param") {
 			declared[p.Name] = true
+			if p.HasValue {
+				require.Equal(t, p.Value.Text, fill(values[p.Name], nil), "%s: %s", path, p.Name)
+			}
 		}
-		require.Equal(t, sorted(declared), sorted(parameterFile(t, parameters)), parameters)
+		require.Equal(t, sorted(declared), sorted(values), parameters)
 	}
 }
 
-// Every variable of a parameter file comes from azd, from an output of main.bicep, or from the
-// user. In the last case it is in the README's table, and has a default or is checked before
-// provisioning.
-func TestEveryParameterFileVariableHasASource(t *testing.T) {
-	known := map[string]bool{}
-	for _, name := range byAzd {
-		known[name] = true
-	}
+// userVariable is a variable that the user sets, with its default.
+type userVariable struct {
+	name, standard string
+	secret         bool
+}
+
+// variablesToSet returns the variables of the parameter files that come neither from azd nor from
+// an output of main.bicep.
+func variablesToSet(t *testing.T) map[userVariable]bool {
+	t.Helper()
+	outputs := map[string]bool{}
 	for _, output := range template(t, "main.bicep").All("output") {
-		known[output.Name] = true
+		outputs[output.Name] = true
 	}
-	readme := read(t, "infra/README.md")
+	found := map[userVariable]bool{}
 	for path, parameters := range deployed {
 		for name, value := range parameterFile(t, parameters) {
 			m := variable.FindStringSubmatch(value)
 			require.NotNil(t, m, "%s: %s is not a variable", path, name)
-			if known[m[1]] && path != "main.bicep" || m[1] == "AZURE_ENV_NAME" || m[1] == "AZURE_LOCATION" {
-				continue
+			if !slices.Contains(byAzd, m[1]) && (!outputs[m[1]] || path == "main.bicep") {
+				found[userVariable{m[1], m[2], find(t, path, "param", name).Secure()}] = true
 			}
-			row := "\n| `" + m[1] + "` | `" + m[2] + "` | "
-			if m[2] == "" {
-				row = "\n| `" + m[1] + "` | | "
-			}
-			require.True(t, strings.Contains(readme, row),
-				"%s: %s is the user's to set: infra/README.md needs a row of it with the default %q", parameters, m[1], m[2])
 		}
+	}
+	return found
+}
+
+// Every variable that the user sets is in the README's table with its default, and without a
+// default it is checked before provisioning.
+func TestTheReadmeListsEveryVariable(t *testing.T) {
+	readme := read(t, "infra/README.md")
+	for v := range variablesToSet(t) {
+		row := "\n| `" + v.name + "` | `" + v.standard + "` | "
+		if v.standard == "" {
+			row = "\n| `" + v.name + "` | | "
+		}
+		require.True(t, strings.Contains(readme, row), "%s is the user's to set: infra/README.md needs a row of it with the default %q", v.name, v.standard)
 	}
 }
 
@@ -84,8 +98,7 @@ func TestParametersThatMayBeEmptyHaveADefault(t *testing.T) {
 			for name, value := range parameterFile(t, parameters) {
 				if value == "${"+output.Name+"}" {
 					used++
-					p, _ := template(t, path).Find("param", name)
-					require.True(t, p.HasValue, "%s: %s needs the default '': %s may be empty", path, name, output.Name)
+					require.True(t, find(t, path, "param", name).HasValue, "%s: %s needs the default '': %s may be empty", path, name, output.Name)
 				}
 			}
 		}
@@ -93,43 +106,20 @@ func TestParametersThatMayBeEmptyHaveADefault(t *testing.T) {
 	}
 }
 
-// variablesToSet returns the variables of the deployed templates that the user sets: those of
-// secrets, and the others.
-func variablesToSet(t *testing.T) (plain, secret []string) {
-	t.Helper()
-	outputs := map[string]bool{}
-	for _, output := range template(t, "main.bicep").All("output") {
-		outputs[output.Name] = true
-	}
-	found := map[string]bool{}
-	for path, parameters := range deployed {
-		for name, value := range parameterFile(t, parameters) {
-			variable := variable.FindStringSubmatch(value)[1]
-			if found[variable] || slices.Contains(byAzd, variable) || outputs[variable] && path != "main.bicep" {
-				continue
-			}
-			found[variable] = true
-			if p, _ := template(t, path).Find("param", name); p.Secure() {
-				secret = append(secret, variable)
-			} else {
-				plain = append(plain, variable)
-			}
-		}
-	}
-	return plain, secret
-}
-
 // What can be set by azd env set can be set for the workflow as well: a variable that the workflow
 // does not pass on would silently fall back to its default with the first push. azd pipeline config
 // sets the variables that azure.yaml lists, and no others.
 func TestTheWorkflowPassesEveryVariableOn(t *testing.T) {
 	workflow := read(t, ".github/workflows/azure-dev.yml")
-	plain, secret := variablesToSet(t)
-	for _, name := range plain {
-		require.Contains(t, workflow, fmt.Sprintf("\n  %s: ${{ vars.%s }}\n", name, name))
-	}
-	for _, name := range secret {
-		require.Contains(t, workflow, fmt.Sprintf("\n          %s: ${{ secrets.%s }}\n", name, name))
+	var plain, secret []string
+	for v := range variablesToSet(t) {
+		if v.secret {
+			secret = append(secret, v.name)
+			require.Contains(t, workflow, fmt.Sprintf("\n          %s: ${{ secrets.%s }}\n", v.name, v.name))
+		} else {
+			plain = append(plain, v.name)
+			require.Contains(t, workflow, fmt.Sprintf("\n  %s: ${{ vars.%s }}\n", v.name, v.name))
+		}
 	}
 	var p project
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, "azure.yaml")), &p))
@@ -138,34 +128,18 @@ func TestTheWorkflowPassesEveryVariableOn(t *testing.T) {
 	require.ElementsMatch(t, secret, p.Pipeline.Secrets)
 }
 
-// The defaults of a parameter file are those of the template.
-func TestDefaultsAgree(t *testing.T) {
-	for path, parameters := range deployed {
-		for name, value := range parameterFile(t, parameters) {
-			m := variable.FindStringSubmatch(value)
-			p, _ := template(t, path).Find("param", name)
-			if p.HasValue {
-				require.Equal(t, p.Value.Text, m[2], "%s: %s", path, name)
-			}
-		}
-	}
-}
-
 // A module gets every parameter that has no default, and none that it does not declare.
 func TestModulesGetTheirParameters(t *testing.T) {
-	for file, f := range templates(t) {
-		for _, m := range f.All("module") {
-			callee := template(t, path.Join(path.Dir(file), strings.Trim(m.Type, "'")))
-			params, _ := m.Value.Field("params")
-			given := map[string]bool{}
-			for _, field := range params.Fields {
-				given[field.Name] = true
-				_, known := callee.Find("param", field.Name)
-				require.True(t, known, "%s: module %s has no parameter %s", file, m.Name, field.Name)
-			}
-			for _, p := range callee.All("param") {
-				require.True(t, p.HasValue || given[p.Name], "%s: module %s needs %s", file, m.Name, p.Name)
-			}
+	for file, m := range declared(t, "module") {
+		callee := template(t, path.Join(path.Dir(file), m.Type))
+		given := map[string]bool{}
+		for _, field := range m.Value.At("params").Fields {
+			given[field.Name] = true
+			_, known := callee.Find("param", field.Name)
+			require.True(t, known, "%s: module %s has no parameter %s", file, m.Name, field.Name)
+		}
+		for _, p := range callee.All("param") {
+			require.True(t, p.HasValue || given[p.Name], "%s: module %s needs %s", file, m.Name, p.Name)
 		}
 	}
 }
@@ -177,7 +151,7 @@ func TestOutputsContainNoSecrets(t *testing.T) {
 		for _, output := range f.All("output") {
 			for _, p := range f.All("param") {
 				if p.Secure() {
-					require.NotContains(t, words(output.Value.Text), p.Name, "%s: output %s", path, output.Name)
+					require.NotContains(t, strings.Fields(output.Value.Text), p.Name, "%s: output %s", path, output.Name)
 				}
 			}
 			for _, way := range []string{"listKeys", "listSecrets", "connectionString", "sharedKey", "password"} {
@@ -192,8 +166,6 @@ func TestOutputsContainNoSecrets(t *testing.T) {
 	}
 }
 
-func words(text string) []string { return strings.Fields(text) }
-
 // Every resource that can have tags has those of the environment. Otherwise azd down would leave it
 // behind and its costs could not be attributed.
 func TestEverythingIsTagged(t *testing.T) {
@@ -204,18 +176,14 @@ func TestEverythingIsTagged(t *testing.T) {
 		"Microsoft.ServiceBus/namespaces/topics", "Microsoft.ServiceBus/namespaces/topics/subscriptions", "Microsoft.ServiceBus/namespaces/queues",
 		"Microsoft.DocumentDB/mongoClusters/firewallRules",
 	}
-	for path, f := range templates(t) {
-		for _, r := range f.All("resource") {
-			kind, _, _ := strings.Cut(strings.Trim(r.Type, "'"), "@")
-			if _, tagged := r.Value.Field("tags"); !tagged && !r.Existing {
-				require.Contains(t, tagless, kind, "%s: %s", path, r.Name)
-			}
+	for path, r := range declared(t, "resource") {
+		if _, tagged := r.Value.Field("tags"); !tagged && !r.Existing {
+			require.Contains(t, tagless, r.Kind(), "%s: %s", path, r.Name)
 		}
 	}
 	for _, s := range services {
-		tags, _ := appOf(t, s.name).Value.Field("tags")
 		found := map[string]string{}
-		tags.Walk(func(_ []string, v bicep.Value) {
+		appOf(t, s.name).Value.At("tags").Walk(func(_ []string, v bicep.Value) {
 			for _, tag := range v.Fields {
 				found[tag.Name] = tag.Value.Text
 			}
@@ -241,38 +209,8 @@ func TestLocalAuthenticationIsOff(t *testing.T) {
 		{"modules/keyvault.bicep", "vault", "enableRbacAuthorization", "true"},
 		{"modules/monitoring.bicep", "workspace", "features", "{ disableLocalAuth : true }"},
 	} {
-		r, found := template(t, c.path).Find("resource", c.resource)
-		require.True(t, found, "%s: %s", c.path, c.resource)
-		properties, _ := r.Value.Field("properties")
-		value, _ := properties.Field(c.field)
+		value := find(t, c.path, "resource", c.resource).Value.At("properties", c.field)
 		require.Equal(t, c.want, value.Text, "%s: %s", c.path, c.field)
-	}
-}
-
-// Each type has one API version: two would accept different properties.
-func TestEachTypeHasOneAPIVersion(t *testing.T) {
-	versions := map[string]string{}
-	for path, f := range templates(t) {
-		for _, r := range f.All("resource") {
-			kind, version, ok := strings.Cut(strings.Trim(r.Type, "'"), "@")
-			require.True(t, ok, "%s: %s", path, r.Type)
-			if before, seen := versions[kind]; seen {
-				require.Equal(t, before, version, "%s: %s", path, kind)
-			}
-			versions[kind] = version
-		}
-	}
-}
-
-// resources calls visit with every resource of every file.
-func resources(t *testing.T, visit func(path string, r bicep.Declaration)) {
-	t.Helper()
-	for path, f := range templates(t) {
-		for _, r := range f.All("resource") {
-			if !r.Existing {
-				visit(path, r)
-			}
-		}
 	}
 }
 
@@ -281,8 +219,8 @@ func resources(t *testing.T, visit func(path string, r bicep.Declaration)) {
 func TestRequiredParametersRefuseEmptyTexts(t *testing.T) {
 	for name, most := range map[string]int{"main.bicep": 2, "app/producer.bicep": 19, "app/projector.bicep": 23} {
 		required := 0
-		for _, d := range template(t, name).Declarations {
-			if d.Keyword != "param" || d.Type != "string" || d.HasValue {
+		for _, d := range template(t, name).All("param") {
+			if d.Type != "string" || d.HasValue {
 				continue
 			}
 			required++

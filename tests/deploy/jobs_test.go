@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,36 +26,36 @@ import (
 func understands(t *testing.T, service string, args []string) bool {
 	t.Helper()
 	asked := errors.New("the settings were asked for")
+	r := execute(t, service, args, asked)
+	return strings.Contains(r.errOut, asked.Error()) || strings.HasPrefix(r.out, "usage: "+service)
+}
+
+// execute runs a service's command line with settings that cannot be loaded.
+func execute(t *testing.T, service string, args []string, problem error) ran {
+	t.Helper()
 	var out, errOut bytes.Buffer
+	code := 0
 	switch service {
 	case "producer":
-		producer.Execute(t.Context(), args, func() ([]producer.Config, error) { return nil, asked },
+		code = producer.Execute(t.Context(), args, func() ([]producer.Config, error) { return nil, problem },
 			producer.Options{}, &out, &errOut, func(context.Context, []producer.Config) error { return nil })
 	case "projector":
-		projector.Execute(t.Context(), args, func() (projector.Config, error) { return projector.Config{}, asked },
+		code = projector.Execute(t.Context(), args, func() (projector.Config, error) { return projector.Config{}, problem },
 			projector.Options{}, &out, &errOut, func(context.Context, projector.Config) error { return nil })
 	}
-	return strings.Contains(errOut.String(), asked.Error()) || strings.HasPrefix(out.String(), "usage: "+service)
+	return ran{out: out.String(), errOut: errOut.String(), code: code}
 }
 
 // jobs returns the modules of a service's template that create jobs, by name.
 func jobs(t *testing.T, service string) map[string]bicep.Value {
 	t.Helper()
 	found := map[string]bicep.Value{}
-	for _, m := range jobModules(t, service) {
-		if m.Type == "'job.bicep'" || m.Type == "job.bicep" {
-			params, ok := m.Value.Field("params")
-			require.True(t, ok)
-			found[m.Name] = params
+	for _, m := range template(t, appFile[service]).All("module") {
+		if m.Type == "job.bicep" {
+			found[m.Name] = m.Value.At("params")
 		}
 	}
 	return found
-}
-
-// jobModules returns the modules of the template that creates a service's jobs.
-func jobModules(t *testing.T, service string) []bicep.Declaration {
-	t.Helper()
-	return template(t, map[string]string{"producer": "app/producer.bicep", "projector": "app/projection.bicep"}[service]).All("module")
 }
 
 // A job runs a command of its program, with the service's settings and rights.
@@ -65,22 +63,21 @@ func TestJobsRunExistingCommands(t *testing.T) {
 	scheduled := map[string]string{}
 	for _, s := range services {
 		for name, params := range jobs(t, s.name) {
-			field := func(name string) bicep.Value { v, _ := params.Field(name); return v }
 			var args []string
-			for _, word := range field("args").Items {
+			for _, word := range params.At("args").Items {
 				require.True(t, word.Kind == bicep.String || word.Text == "copiesContainer", "%s: %s", name, word.Text)
 				args = append(args, word.Text)
 			}
 			require.True(t, understands(t, s.name, args), "%s: %s %v", name, s.name, args)
 			for _, same := range []string{"settings", "image", "identityId", "mongoSecretUri", "registry"} {
-				require.Equal(t, same, field(same).Text, "%s: as the %s has it", name, s.name)
+				require.Equal(t, same, params.At(same).Text, "%s: as the %s has it", name, s.name)
 			}
-			if schedule := field("schedule").Text; schedule != "" {
-				require.Empty(t, field("operatorsGroupId").Text, "%s: a schedule starts it; operators have a job of their own", name)
+			if schedule := params.At("schedule").Text; schedule != "" {
+				require.Empty(t, params.At("operatorsGroupId").Text, "%s: a schedule starts it; operators have a job of their own", name)
 				scheduled[name] = schedule + ": " + s.name + " " + strings.Join(args, " ")
 			} else {
 				require.Equal(t, []string{"help"}, args, "%s: an operator gives the command", name)
-				require.Equal(t, "operatorsGroupId", field("operatorsGroupId").Text, name)
+				require.Equal(t, "operatorsGroupId", params.At("operatorsGroupId").Text, name)
 			}
 		}
 	}
@@ -89,14 +86,6 @@ func TestJobsRunExistingCommands(t *testing.T) {
 		"copy":  "7 * * * *: producer token copy --container copiesContainer",
 	}, scheduled)
 	require.False(t, understands(t, "projector", []string{"status", "--lag"}), "this test can fail")
-}
-
-// standIn creates a program with the given name, first on PATH, which appends its command line to a
-// file.
-func standIn(t *testing.T, dir, name, script string) {
-	t.Helper()
-	text := "#!/bin/sh\nprintf '%s\\n' \"" + name + " $*\" >>" + filepath.Join(dir, "calls") + "\n" + script
-	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 }
 
 // job is a job's template as `az containerapp job show` prints it.
@@ -152,9 +141,6 @@ JSON
 // The operators' script starts the job with the given command, word by word, and otherwise as it is
 // deployed. It prints what the command prints, and exits with the command's code.
 func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("the script is for bash")
-	}
 	for _, c := range []struct {
 		args          []string
 		status, blobs string
@@ -178,22 +164,15 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
 		dir := t.TempDir()
 		standIn(t, dir, "azd", `exit 1`) // an operator does not have the folder of the deployment
 		standIn(t, dir, "az", azStandIn(dir, c.status, fmt.Sprint(c.code), c.blobs)+"esac")
-		cmd := exec.CommandContext(t.Context(), "bash", append([]string{root + "/scripts/operate.sh"}, c.args...)...)
-		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "OPERATE_POLL=0")
-		var out, errOut bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &errOut
-		_ = cmd.Run()
-		require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v: %s", c.args, &errOut)
-		require.Contains(t, errOut.String(), c.errOut)
+		r := run(t, dir, nil, append([]string{"bash", "scripts/operate.sh"}, c.args...)...)
+		require.Equal(t, c.code, r.code, "%v: %s", c.args, r.errOut)
+		require.Contains(t, r.errOut, c.errOut)
 		if c.status == "" {
-			require.NoFileExists(t, filepath.Join(dir, "calls"))
+			require.Empty(t, r.calls)
 			continue
 		}
-		require.Equal(t, c.out, out.String(), "%v: %s", c.args, &errOut)
-		text, err := os.ReadFile(filepath.Join(dir, "started"))
-		require.NoError(t, err)
-		var before, started struct{ Containers []map[string]any }
-		require.NoError(t, json.Unmarshal(text, &started), "%s", text)
+		require.Equal(t, c.out, r.out, "%v: %s", c.args, r.errOut)
+		started, before := startedJob(t, dir), jobTemplate{}
 		require.NoError(t, json.Unmarshal([]byte(job), &before))
 		words := make([]any, 0, len(c.args))
 		service := slices.IndexFunc(c.args, func(word string) bool { return strings.HasPrefix(word, "pro") })
@@ -206,23 +185,29 @@ func TestOperateStartsTheJobWithTheCommand(t *testing.T) {
 		require.Contains(t, fmt.Sprint(env[0]), "command-results/")
 		started.Containers[0]["env"] = env[1:]
 		require.Equal(t, before, started)
-		calls, err := os.ReadFile(filepath.Join(dir, "calls"))
-		require.NoError(t, err)
 		name, version, chosen := strings.Cut(c.args[service], ":")
-		require.Contains(t, string(calls), `tags."sluice-commands"=='`+name+"'")
-		require.Equal(t, chosen, strings.Contains(string(calls), `tags."sluice-version"=='`+version+"'"))
-		require.Contains(t, string(calls), "--job-execution-name the-execution")
-		require.NotContains(t, string(calls), "logs show")
-		require.Equal(t, c.args[0] == "-g", strings.Contains(string(calls), "Microsoft.App/jobs --resource-group rg-x"))
+		require.Contains(t, r.calls, `tags."sluice-commands"=='`+name+"'")
+		require.Equal(t, chosen, strings.Contains(r.calls, `tags."sluice-version"=='`+version+"'"))
+		require.Contains(t, r.calls, "--job-execution-name the-execution")
+		require.NotContains(t, r.calls, "logs show")
+		require.Equal(t, c.args[0] == "-g", strings.Contains(r.calls, "Microsoft.App/jobs --resource-group rg-x"))
 	}
+}
+
+type jobTemplate struct{ Containers []map[string]any }
+
+// startedJob returns the template with which the stand-in of az was asked to start a job.
+func startedJob(t *testing.T, dir string) (started jobTemplate) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "started"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &started), "%s", text)
+	return started
 }
 
 // A job with a container of the projection's program does not end when the command does, so it is
 // stopped then. The command's container alone gets the command.
 func TestOperateEndsAJobWithAProgram(t *testing.T) {
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("the script is for bash")
-	}
 	const program = `    },
     {
       "args": [],
@@ -237,22 +222,11 @@ func TestOperateEndsAJobWithAProgram(t *testing.T) {
 		az = strings.Replace(az, "[ $status = Running ] || [ ! -f", "[ ! -f", 1) // the command ends, the job does not
 		standIn(t, dir, "az", strings.Replace(az, `*"logs show"*)`, `*"job stop"*) ;;
 *"logs show"*)`, 1)+"esac")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // the job never ends
-		defer cancel()
-		cmd := exec.CommandContext(ctx, "bash", root+"/scripts/operate.sh", "projector", "verify")
-		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "OPERATE_POLL=0")
-		var output, errOut bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &output, &errOut
-		_ = cmd.Run()
-		require.Equal(t, 1, cmd.ProcessState.ExitCode(), "%s", &errOut)
-		require.Equal(t, out, output.String(), "%s", &errOut)
-		calls, err := os.ReadFile(filepath.Join(dir, "calls"))
-		require.NoError(t, err)
-		require.Equal(t, 1, strings.Count(string(calls), "containerapp job stop --resource-group rg-x --name caj-x --job-execution-name the-execution"), "%s", calls)
-		text, err := os.ReadFile(filepath.Join(dir, "started"))
-		require.NoError(t, err)
-		var started struct{ Containers []map[string]any }
-		require.NoError(t, json.Unmarshal(text, &started), "%s", text)
+		r := run(t, dir, nil, "bash", "scripts/operate.sh", "projector", "verify") // the job never ends
+		require.Equal(t, 1, r.code, r.errOut)
+		require.Equal(t, out, r.out, r.errOut)
+		require.Equal(t, 1, strings.Count(r.calls, "containerapp job stop --resource-group rg-x --name caj-x --job-execution-name the-execution"), r.calls)
+		started := startedJob(t, dir)
 		require.Equal(t, []any{"verify"}, started.Containers[0]["args"])
 		require.Equal(t, map[string]any{"args": []any{}, "env": []any{}, "image": "x/totals:1", "name": "projection"}, started.Containers[1])
 	}
@@ -263,60 +237,15 @@ func TestOperateFindsTheJobByItsTag(t *testing.T) {
 	for _, s := range services {
 		params, found := jobs(t, s.name)["operate"]
 		require.True(t, found)
-		tags, _ := params.Field("tags")
-		command, _ := tags.Field("sluice-commands")
-		require.Equal(t, s.name, command.Text)
-		version, _ := tags.Field("sluice-version")
-		require.Equal(t, map[string]string{"projector": "version"}[s.name], version.Text)
-		application, _ := tags.Field("application")
-		require.Equal(t, "sluice", application.Text)
+		require.Equal(t, s.name, params.At("tags", "sluice-commands").Text)
+		require.Equal(t, map[string]string{"projector": "version"}[s.name], params.At("tags", "sluice-version").Text)
+		require.Equal(t, "sluice", params.At("tags", "application").Text)
 	}
 	for _, script := range []string{"scripts/answer.sh", "shared/answer/answer.go"} {
 		require.Contains(t, read(t, script), answer.EndMessage)
 	}
-	results, found := template(t, "modules/storage.bicep").Find("resource", "results")
-	require.True(t, found)
-	name, _ := results.Value.Field("name")
-	require.Contains(t, read(t, "scripts/answer.sh"), "--container-name "+name.Text)
-}
-
-var azCommand = regexp.MustCompile(`\baz ((?:[a-z-]+ )+)((?:[^|)\n]|\\\n)*)`)
-
-// azCommands returns the commands of az in a text, each with the names of its options, sorted.
-func azCommands(text string) (commands []string) {
-	text = strings.ReplaceAll(text, "\\\n", " ")
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(strings.TrimSpace(line), "#") {
-			continue
-		}
-		for _, m := range azCommand.FindAllStringSubmatch(line, -1) {
-			options := optionName.FindAllString(m[2], -1)
-			slices.Sort(options)
-			commands = append(commands, strings.TrimSpace(m[1])+" "+strings.Join(slices.Compact(options), " "))
-		}
-	}
-	return commands
-}
-
-var optionName = regexp.MustCompile(`--[a-z-]+`)
-
-// The script for Windows, which cannot be run here, asks az for the same and prints the same.
-func TestOperateIsTheSameOnWindows(t *testing.T) {
-	sh := read(t, "scripts/answer.sh") + read(t, "scripts/operate.sh")
-	ps1 := read(t, "scripts/operate.ps1")
-	options := func(text string) map[string]bool {
-		set := map[string]bool{}
-		for _, command := range azCommands(text) {
-			verb, _, _ := strings.Cut(command, " --")
-			set[verb] = true
-		}
-		return set
-	}
-	require.Equal(t, sorted(options(sh)), sorted(options(ps1)))
-	require.Len(t, options(sh), 9)
-	for _, said := range regexp.MustCompile(`echo ['"]([a-z ]{12,})`).FindAllStringSubmatch(sh, -1) {
-		require.Contains(t, ps1, strings.TrimSpace(said[1]), "the same on Windows")
-	}
+	results := find(t, "modules/storage.bicep", "resource", "results").Value.At("name")
+	require.Contains(t, read(t, "scripts/answer.sh"), "--container-name "+results.Text)
 }
 
 // newerThanBash32 matches forms that the bash of macOS does not have.

@@ -59,18 +59,6 @@ func kubernetesApp(t *testing.T, service string) (deployment map[string]any, con
 	return deployment, containers[0]
 }
 
-// appValue returns the value at a path of an app's resource.
-func appValue(t *testing.T, service string, path ...string) bicep.Value {
-	t.Helper()
-	v := appOf(t, service).Value
-	for _, name := range path {
-		inner, found := v.Field(name)
-		require.True(t, found, "%s has %v", service, path)
-		v = inner
-	}
-	return v
-}
-
 func number(t *testing.T, v bicep.Value) int {
 	t.Helper()
 	n, err := strconv.Atoi(v.Text)
@@ -83,12 +71,13 @@ func TestKubernetesRunsTheServicesAsContainerAppsDo(t *testing.T) {
 	for _, s := range services {
 		t.Run(s.name, func(t *testing.T) {
 			deployment, container := kubernetesApp(t, s.name)
-			require.Equal(t, number(t, appValue(t, s.name, "properties", "template", "terminationGracePeriodSeconds")),
+			app := appOf(t, s.name).Value.At("properties", "template")
+			require.Equal(t, number(t, app.At("terminationGracePeriodSeconds")),
 				at(deployment, "spec", "template", "spec", "terminationGracePeriodSeconds"))
 
 			probes := map[string]any{}
-			appOf(t, s.name).Value.Walk(func(path []string, v bicep.Value) {
-				if strings.Join(path, ".") != "properties.template.containers.probes" || v.Kind != bicep.Object {
+			app.Walk(func(path []string, v bicep.Value) {
+				if strings.Join(path, ".") != "containers.probes" || v.Kind != bicep.Object {
 					return
 				}
 				kind, found := v.Field("type")
@@ -100,9 +89,7 @@ func TestKubernetesRunsTheServicesAsContainerAppsDo(t *testing.T) {
 					switch f.Name {
 					case "type":
 					case "httpGet":
-						where, _ := f.Value.Field("path")
-						port, _ := f.Value.Field("port")
-						probe[f.Name] = map[string]any{"path": where.Text, "port": number(t, port)}
+						probe[f.Name] = map[string]any{"path": f.Value.At("path").Text, "port": number(t, f.Value.At("port"))}
 					default:
 						probe[f.Name] = number(t, f.Value)
 					}
@@ -114,20 +101,14 @@ func TestKubernetesRunsTheServicesAsContainerAppsDo(t *testing.T) {
 				require.Equal(t, want, at(container, name), name)
 			}
 
-			sizes, found := template(t, "app/"+s.name+".bicep").Find("var", "sizes")
-			require.True(t, found)
-			small, found := sizes.Value.Field("small")
-			require.True(t, found)
-			cpu, _ := small.Field("cpu")
-			memory, _ := small.Field("memory")
-			limit, _ := small.Field("limit")
-			cores, err := strconv.ParseFloat(cpu.Text, 64)
+			small := find(t, "app/"+s.name+".bicep", "var", "sizes").Value.At("small")
+			cores, err := strconv.ParseFloat(small.At("cpu").Text, 64)
 			require.NoError(t, err)
-			gibibytes, err := strconv.ParseFloat(strings.TrimSuffix(memory.Text, "Gi"), 64)
+			gibibytes, err := strconv.ParseFloat(strings.TrimSuffix(small.At("memory").Text, "Gi"), 64)
 			require.NoError(t, err)
 			require.Equal(t, strconv.Itoa(int(cores*1000))+"m", at(container, "resources", "requests", "cpu"))
 			require.Equal(t, strconv.Itoa(int(gibibytes*1024))+"Mi", at(container, "resources", "limits", "memory"))
-			require.Equal(t, limit.Text, kubernetesSettings(t, s.name, "base")["GOMEMLIMIT"])
+			require.Equal(t, small.At("limit").Text, kubernetesSettings(t, s.name, "base")["GOMEMLIMIT"])
 
 			user := at(deployment, "spec", "template", "spec", "securityContext")
 			require.Contains(t, read(t, s.name+"/Dockerfile"), "\nUSER "+strconv.Itoa(at(user, "runAsUser").(int))+":"+strconv.Itoa(at(user, "runAsGroup").(int))+"\n")
@@ -138,14 +119,12 @@ func TestKubernetesRunsTheServicesAsContainerAppsDo(t *testing.T) {
 // The producer has as many replicas, and the projector is scaled by the same numbers.
 func TestKubernetesScalesAsContainerAppsDoes(t *testing.T) {
 	producer, _ := kubernetesApp(t, "producer")
-	require.Equal(t, number(t, appValue(t, "producer", "properties", "template", "scale", "minReplicas")), at(producer, "spec", "replicas"))
+	require.Equal(t, number(t, appOf(t, "producer").Value.At("properties", "template", "scale", "minReplicas")), at(producer, "spec", "replicas"))
 
 	scaled := kubernetesObjects(t, "components/keda/scaling.yaml")["ScaledObject sluice-projector"]
-	scale := appValue(t, "projector", "properties", "template", "scale")
-	for ours, theirs := range map[string]string{"pollingInterval": "pollingInterval", "cooldownPeriod": "cooldownPeriod"} {
-		v, found := scale.Field(theirs)
-		require.True(t, found)
-		require.Equal(t, number(t, v), at(scaled, "spec", ours), ours)
+	scale := appOf(t, "projector").Value.At("properties", "template", "scale")
+	for _, name := range []string{"pollingInterval", "cooldownPeriod"} {
+		require.Equal(t, number(t, scale.At(name)), at(scaled, "spec", name), name)
 	}
 	defaults := map[string]string{}
 	for _, d := range template(t, "app/projector.bicep").All("param") {
@@ -220,7 +199,6 @@ func TestTheServicesAcceptWhatKubernetesSets(t *testing.T) {
 		}
 		for _, example := range examples {
 			t.Run(s.name+" "+example.Name(), func(t *testing.T) {
-				clearSettings(t)
 				secrets, known := kubernetesSecrets[example.Name()]
 				require.True(t, known)
 				all, settings := maps.Clone(base), settingsOf(s.config)
@@ -233,12 +211,7 @@ func TestTheServicesAcceptWhatKubernetesSets(t *testing.T) {
 				if s.name == "producer" {
 					maps.Copy(all, secrets)
 				}
-				for name, value := range all {
-					if _, isSetting := settings[name]; isSetting {
-						t.Setenv(name, value)
-					}
-				}
-				require.NoError(t, s.load())
+				s.accepts(t, all)
 				page := read(t, "infra/kubernetes/README.md") + read(t, "infra/kubernetes/examples/"+example.Name()+"/kustomization.yaml")
 				for name := range secrets {
 					require.Contains(t, page, name)

@@ -1,11 +1,9 @@
 package deploy
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,9 +14,6 @@ import (
 // The load test's job is made from the template for jobs, with every parameter that it needs and no
 // other one. It gets the given words, and is deleted at the end, whatever the result.
 func TestTheLoadTestRunsAsAJob(t *testing.T) {
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("the script is for bash")
-	}
 	for _, c := range []struct {
 		args   []string
 		status string
@@ -37,18 +32,14 @@ func TestTheLoadTestRunsAsAJob(t *testing.T) {
 *"metrics list"*) echo "ThrottledRequests 3" ;;
 *" show "*) echo an-id ;;
 esac`)
-		cmd := exec.CommandContext(t.Context(), "bash", append([]string{root + "/scripts/loadtest.sh"}, c.args...)...)
-		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "OPERATE_POLL=0", "MONGODB_URI=")
-		var out, errOut bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &errOut
-		_ = cmd.Run()
-		require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v: %s", c.args, errOut.String())
+		r := run(t, dir, nil, append([]string{"bash", "scripts/loadtest.sh"}, c.args...)...)
+		require.Equal(t, c.code, r.code, "%v: %s", c.args, r.errOut)
 		if c.status == "" {
-			require.NoFileExists(t, filepath.Join(dir, "calls"))
+			require.Empty(t, r.calls)
 			continue
 		}
-		require.Contains(t, out.String(), "first line\nwhat it prints\n")
-		require.Contains(t, out.String(), "ThrottledRequests 3")
+		require.Contains(t, r.out, "first line\nwhat it prints\n")
+		require.Contains(t, r.out, "ThrottledRequests 3")
 		text, err := os.ReadFile(filepath.Join(dir, "parameters"))
 		require.NoError(t, err)
 		var given struct {
@@ -75,8 +66,6 @@ esac`)
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(string(image), "FROM gcr.io/distroless/static"), "%s", image)
 		require.Contains(t, string(image), "@sha256:")
-		calls, err := os.ReadFile(filepath.Join(dir, "calls"))
-		require.NoError(t, err)
-		require.Contains(t, string(calls), "containerapp job delete --resource-group AZURE_RESOURCE_GROUP --name caj-load-token")
+		require.Contains(t, r.calls, "containerapp job delete --resource-group AZURE_RESOURCE_GROUP --name caj-load-token")
 	}
 }

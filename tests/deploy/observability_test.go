@@ -3,7 +3,6 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -88,14 +87,11 @@ func productSources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
 	for _, module := range []string{"producer", "projector", "shared"} {
-		require.NoError(t, filepath.WalkDir(filepath.Join(root, module), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
+		for name, text := range files(t, module, extension(".go")) {
+			if !strings.HasSuffix(name, "_test.go") {
+				all.WriteString(text)
 			}
-			text, err := os.ReadFile(path)
-			all.Write(text)
-			return err
-		}))
+		}
 	}
 	return all.String()
 }
@@ -111,9 +107,9 @@ func list(t *testing.T, kind string) map[string]bicep.Value {
 		v, ok := template(t, path).Find("var", kind)
 		require.True(t, ok || strings.HasPrefix(path, "app/pro"), path)
 		for _, item := range v.Value.Items {
-			n, _ := item.Field("name")
-			require.NotContains(t, found, n.Text)
-			found[n.Text] = item
+			name := item.At("name").Text
+			require.NotContains(t, found, name)
+			found[name] = item
 		}
 		require.Equal(t, ok, len(v.Value.Items) > 0)
 	}
@@ -125,14 +121,12 @@ func TestAlertsUseFieldsThatTheServicesLog(t *testing.T) {
 	sources := productSources(t)
 	used := map[string]bool{}
 	for name, alert := range list(t, "logs") {
-		load, _ := alert.Field("query")
-		require.Equal(t, "loadTextContent ( ../queries/"+name+".kql )", load.Text)
+		require.Equal(t, "loadTextContent ( ../queries/"+name+".kql )", alert.At("query").Text)
 		used[name+".kql"] = true
 		query := read(t, "infra/queries/"+name+".kql")
 		checkQuery(t, name, query, sources)
-		column, _ := alert.Field("column")
 		lines := strings.Split(strings.TrimSpace(query), "\n")
-		require.Contains(t, lines[len(lines)-1], " "+column.Text+" = ", "%s: the query's last line makes the column that is measured", name)
+		require.Contains(t, lines[len(lines)-1], " "+alert.At("column").Text+" = ", "%s: the query's last line makes the column that is measured", name)
 	}
 	entries, err := os.ReadDir(filepath.Join(root, "infra", "queries"))
 	require.NoError(t, err)
@@ -160,17 +154,14 @@ var platformMetrics = map[string]map[string][]string{
 // An alert on a metric that does not exist would never fire, and one on a metric of another tier
 // would be refused.
 func TestMetricAlertsUsePlatformMetrics(t *testing.T) {
-	f := template(t, "modules/alerts.bicep")
 	always := slices.Clip([]string{
 		"copies-failed", "producer-gone", "producer-restarts", "projector-restarts", "service-bus-errors", "storage", "throttled", "topic-full", "watch-failed",
 	})
 	made := func(premium, others bool) []string {
 		var names []string
 		for name, m := range list(t, "metrics") {
-			when, _ := m.Field("when")
-			is, err := f.EvalValue(when, map[string]any{"premium": premium, "othersSubscribe": others})
-			require.NoError(t, err)
-			if is == true {
+			given := map[string]any{"premium": premium, "othersSubscribe": others}
+			if evalValue(t, "modules/alerts.bicep", m.At("when"), given) == true {
 				names = append(names, name)
 			}
 		}
@@ -181,40 +172,31 @@ func TestMetricAlertsUsePlatformMetrics(t *testing.T) {
 	require.ElementsMatch(t, append(always, "backlog", "cpu", "memory"), made(true, false))
 	require.ElementsMatch(t, always, made(false, true), "metrics count all subscriptions of a topic")
 	for name, m := range list(t, "metrics") {
-		kind, _ := m.Field("kind")
-		metric, _ := m.Field("metric")
-		aggregation, _ := m.Field("aggregation")
-		kindText := kind.Text
+		kind := m.At("kind").Text
 		for _, path := range alerting {
-			if v, found := template(t, path).Find("var", kindText); found {
-				kindText = v.Value.Text
+			if v, found := template(t, path).Find("var", kind); found {
+				kind = v.Value.Text
 			}
 		}
-		require.Contains(t, platformMetrics[kindText][metric.Text], aggregation.Text, "%s", name)
+		require.Contains(t, platformMetrics[kind][m.At("metric").Text], m.At("aggregation").Text, name)
 	}
 }
 
 // Credits belong to the namespace: requests of its administration, such as the scaler's, belong to
 // no entity.
 func TestThrottlingIsCountedForTheNamespace(t *testing.T) {
-	dimensions, found := list(t, "metrics")["throttled"].Field("dimensions")
-	require.True(t, found)
-	require.Equal(t, "[]", compact(dimensions.Text))
+	require.Equal(t, "[]", compact(list(t, "metrics")["throttled"].At("dimensions").Text))
 }
 
 // Every alert notifies the organisation's action groups as well as the address.
 func TestEveryAlertNotifiesEveryGroup(t *testing.T) {
-	groups, found := template(t, "modules/alerts.bicep").Find("var", "actionGroupIds")
-	require.True(t, found)
+	groups := find(t, "modules/alerts.bicep", "var", "actionGroupIds")
 	require.Contains(t, compact(groups.Value.Text), "empty(existingActionGroupIds)?[]:split(existingActionGroupIds,,)")
 	for _, path := range alerting {
 		for _, m := range template(t, path).All("module") {
-			if !strings.Contains(m.Type, "-alerts.bicep") {
-				continue
+			if strings.Contains(m.Type, "-alerts.bicep") {
+				require.Equal(t, "actionGroupIds", m.Value.At("params", "actionGroupIds").Text, "%s: %s", path, m.Name)
 			}
-			params, _ := m.Value.Field("params")
-			to, _ := params.Field("actionGroupIds")
-			require.Equal(t, "actionGroupIds", to.Text, "%s: %s", path, m.Name)
 		}
 	}
 	for _, s := range services {
@@ -249,17 +231,6 @@ func TestTheCostsAddUp(t *testing.T) {
 	}
 	require.Positive(t, sums[3])
 	require.Contains(t, rows, "together")
-}
-
-// A dead projector logs nothing, so alerts on its backlog use the job that watches it.
-func TestBacklogAlertsUseTheWatchJob(t *testing.T) {
-	for name, field := range map[string]string{
-		"stalled": "waiting_sessions", "dead-letters": "dead_letters", "parked": "parked", "watch-silent": "parked",
-	} {
-		query := read(t, "infra/queries/"+name+".kql")
-		require.Contains(t, query, "line.msg) == 'watched'", name)
-		require.Contains(t, query, "line.watched."+field, name)
-	}
 }
 
 func TestTheWorkbookUsesFieldsThatTheServicesLog(t *testing.T) {
@@ -297,10 +268,8 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 			alerts[name] = true
 		}
 	}
-	health, found := template(t, "modules/alerts.bicep").Find("resource", "rulesHealth")
-	require.True(t, found, "a rule that Azure has disabled is silent")
-	name, _ := health.Value.Field("name")
-	alerts[strings.TrimPrefix(name.Text, "sluice-")] = true
+	health := find(t, "modules/alerts.bicep", "resource", "rulesHealth") // a rule that Azure has disabled is silent
+	alerts[strings.TrimPrefix(health.Value.At("name").Text, "sluice-")] = true
 	require.Contains(t, compact(health.Value.Text), "{field:categoryequals:ResourceHealth}{field:resourceTypeequals:Microsoft.Insights/scheduledQueryRules}")
 	for _, m := range runbookEntry.FindAllStringSubmatch(read(t, "infra/README.md"), -1) {
 		entries[m[1]] = true

@@ -1,17 +1,12 @@
 package deploy
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-cdc/sluice/producer"
-	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
@@ -19,30 +14,20 @@ import (
 // selects records by level and cannot read text that is printed for people.
 func TestWrongSettingsAreLoggedAsAnError(t *testing.T) {
 	wrong := settings.Problems{errors.New("MONGODB_URI: is required")}
-	programs := map[string]func(args []string, out, errOut io.Writer) int{
-		"producer": func(args []string, out, errOut io.Writer) int {
-			return producer.Execute(t.Context(), args, func() ([]producer.Config, error) { return nil, wrong },
-				producer.Options{}, out, errOut, func(context.Context, []producer.Config) error { return nil })
-		},
-		"projector": func(args []string, out, errOut io.Writer) int {
-			return projector.Execute(t.Context(), args, func() (projector.Config, error) { return projector.Config{}, wrong },
-				projector.Options{}, out, errOut, func(context.Context, projector.Config) error { return nil })
-		},
-	}
-	for name, program := range programs {
+	for _, s := range services {
 		for _, args := range [][]string{nil, {"run"}} {
-			var out, errOut bytes.Buffer
-			require.Equal(t, 2, program(args, &out, &errOut))
+			r := execute(t, s.name, args, wrong)
+			require.Equal(t, 2, r.code)
 			var record struct{ Level, Service, Instance, Error string }
-			require.NoError(t, json.Unmarshal(out.Bytes(), &record), "one record: %s", &out)
+			require.NoError(t, json.Unmarshal([]byte(r.out), &record), "one record: %s", r.out)
 			require.Equal(t, "ERROR", record.Level)
-			require.Equal(t, name, record.Service)
+			require.Equal(t, s.name, record.Service)
 			require.NotEmpty(t, record.Instance)
 			require.Contains(t, record.Error, "MONGODB_URI: is required")
-			require.Contains(t, errOut.String(), "MONGODB_URI: is required", "it is readable at a prompt")
+			require.Contains(t, r.errOut, "MONGODB_URI: is required", "it is readable at a prompt")
 		}
-		var out, errOut bytes.Buffer
-		require.Equal(t, 2, program([]string{"doctor"}, &out, &errOut))
-		require.Empty(t, out.String(), "an operator's command does not log as the service")
+		r := execute(t, s.name, []string{"doctor"}, wrong)
+		require.Equal(t, 2, r.code)
+		require.Empty(t, r.out, "an operator's command does not log as the service")
 	}
 }

@@ -3,8 +3,10 @@ package deploy
 import (
 	"encoding/json"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,29 +29,29 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// files returns the texts of all files of the repository with one of the names, by path.
-func files(t *testing.T, names ...string) map[string]string {
-	tree.Depend()
+// files returns the texts of the files in a folder of the repository that are wanted, by path.
+// Links, test data and what is not in the repository are left out.
+func files(t *testing.T, folder string, wanted func(name string) bool) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	require.NoError(t, filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil {
+	require.NoError(t, fs.WalkDir(os.DirFS(root), folder, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
 			return err
-		}
-		if name := entry.Name(); entry.IsDir() && (name == "node_modules" || name == ".git" || name == "testdata" || name == "bin") {
+		case entry.IsDir() && slices.Contains([]string{".git", "bin", "node_modules", "testdata"}, entry.Name()):
 			return fs.SkipDir
-		}
-		if !entry.IsDir() && slices.Contains(names, entry.Name()) {
-			name, err := filepath.Rel(root, file)
-			if err != nil {
-				return err
-			}
-			found[filepath.ToSlash(name)] = read(t, filepath.ToSlash(name))
+		case entry.Type().IsRegular() && wanted(name):
+			found[name] = read(t, name)
 		}
 		return nil
 	}))
 	require.NotEmpty(t, found)
 	return found
+}
+
+// extension returns a function that reports whether a file's name has the extension.
+func extension(of string) func(name string) bool {
+	return func(name string) bool { return path.Ext(name) == of }
 }
 
 // template parses a file below infra.
@@ -64,17 +66,50 @@ func template(t *testing.T, path string) *bicep.File {
 func templates(t *testing.T) map[string]*bicep.File {
 	t.Helper()
 	found := map[string]*bicep.File{}
-	infra := filepath.Join(root, "infra")
-	require.NoError(t, filepath.WalkDir(infra, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".bicep" {
-			return err
-		}
-		name, err := filepath.Rel(infra, path)
-		found[filepath.ToSlash(name)] = template(t, filepath.ToSlash(name))
-		return err
-	}))
+	for name := range files(t, "infra", extension(".bicep")) {
+		name = strings.TrimPrefix(name, "infra/")
+		found[name] = template(t, name)
+	}
 	require.Contains(t, sorted(found), "main.bicep")
 	return found
+}
+
+// declared returns the declarations with the keyword in all files below infra, each with the path
+// of its file.
+func declared(t *testing.T, keyword string) iter.Seq2[string, bicep.Declaration] {
+	t.Helper()
+	all := templates(t)
+	return func(yield func(string, bicep.Declaration) bool) {
+		for file, f := range all {
+			for _, d := range f.All(keyword) {
+				if !yield(file, d) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// find returns a declaration of a file below infra.
+func find(t *testing.T, file, keyword, name string) bicep.Declaration {
+	t.Helper()
+	d, found := template(t, file).Find(keyword, name)
+	require.True(t, found, "%s has %s", file, name)
+	return d
+}
+
+// eval returns the value of an expression in a file below infra.
+func eval(t *testing.T, file, expression string, given map[string]any) any {
+	t.Helper()
+	return evalValue(t, file, bicep.Value{Text: expression}, given)
+}
+
+// evalValue returns the value of a field in a file below infra.
+func evalValue(t *testing.T, file string, v bicep.Value, given map[string]any) any {
+	t.Helper()
+	is, err := template(t, file).EvalValue(v, given)
+	require.NoError(t, err, file)
+	return is
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

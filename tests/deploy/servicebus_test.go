@@ -11,23 +11,16 @@ import (
 
 // evaluated returns a field of a resource, below its properties, as it is with the given
 // parameters.
-func evaluated(t *testing.T, f *bicep.File, resource, field string, given map[string]any) any {
+func evaluated(t *testing.T, file, resource, field string, given map[string]any) any {
 	t.Helper()
-	r, found := f.Find("resource", resource)
-	require.True(t, found, "%s: %s", f.Path, resource)
-	properties, _ := r.Value.Field("properties")
-	value, found := properties.Field(field)
-	require.True(t, found, "%s: %s has no %s", f.Path, resource, field)
-	v, err := f.EvalValue(value, given)
-	require.NoError(t, err)
-	return v
+	return evalValue(t, file, find(t, file, "resource", resource).Value.At("properties", field), given)
 }
 
 // A partitioned namespace accepts no entity that is not partitioned, and vice versa: in Premium
 // they must agree. In Standard the entity alone decides. Messaging units are a multiple of the
 // partitions.
 func TestEntitiesArePartitionedAsTheirNamespaceIs(t *testing.T) {
-	f := template(t, "modules/servicebus.bicep")
+	const f = "modules/servicebus.bicep"
 	for _, sku := range []string{"Standard", "Premium"} {
 		for _, units := range []int{1, 2, 4, 8, 16} {
 			for _, partitioned := range []bool{false, true} {
@@ -53,25 +46,20 @@ func TestEntitiesArePartitionedAsTheirNamespaceIs(t *testing.T) {
 // The data is replicated to a second region if one is set, in Premium only: the deployment's region
 // is the primary, and the other one the secondary.
 func TestTheNamespaceIsReplicatedIfARegionIsSet(t *testing.T) {
-	f := template(t, "modules/servicebus.bicep")
+	const f = "modules/servicebus.bicep"
 	for _, c := range []struct {
 		sku, region string
 		replicated  bool
 	}{{"Premium", "", false}, {"Premium", "swedencentral", true}, {"Standard", "swedencentral", false}, {"Standard", "", false}} {
-		got, err := f.Eval("replicated", map[string]any{"sku": c.sku, "replicaRegion": c.region})
-		require.NoError(t, err)
+		got := eval(t, f, "replicated", map[string]any{"sku": c.sku, "replicaRegion": c.region})
 		require.Equal(t, c.replicated, got, "%v", c)
 	}
-	namespace, _ := f.Find("resource", "namespace")
-	properties, _ := namespace.Value.Field("properties")
-	choice, _ := properties.Field("geoDataReplication")
+	choice := find(t, f, "resource", "namespace").Value.At("properties", "geoDataReplication")
 	require.Equal(t, "replicated ? replication : null", choice.Text)
-	replication, found := f.Find("var", "replication")
-	require.True(t, found)
-	lag, _ := replication.Value.Field("maxReplicationLagDurationInSeconds")
-	require.Equal(t, "replicaLagSeconds", lag.Text)
+	replication := find(t, f, "var", "replication").Value
+	require.Equal(t, "replicaLagSeconds", replication.At("maxReplicationLagDurationInSeconds").Text)
 	var roles []string
-	replication.Value.Walk(func(path []string, v bicep.Value) {
+	replication.Walk(func(path []string, v bicep.Value) {
 		if len(path) > 0 && (path[len(path)-1] == "locationName" || path[len(path)-1] == "roleType") {
 			roles = append(roles, v.Text)
 		}

@@ -54,6 +54,16 @@ var leftOut = map[string]string{
 	"CHECKPOINT_MONGODB_DATABASE":   "for a checkpoint in MongoDB; in Azure it is in Blob storage",
 }
 
+// accepts requires that the service loads its configuration from env alone.
+func (s service) accepts(t *testing.T, env map[string]string) {
+	t.Helper()
+	clearSettings(t)
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+	require.NoError(t, s.load())
+}
+
 type setting struct{ hasDefault, required bool }
 
 func settingsOf(config reflect.Type) map[string]setting {
@@ -69,22 +79,20 @@ func settingsOf(config reflect.Type) map[string]setting {
 	return found
 }
 
-// appOf returns the resource of a service's app. That of the projector is made for each version.
+// appFile names the template of a service's app and jobs. Those of the projector are made for each
+// version.
+var appFile = map[string]string{"producer": "app/producer.bicep", "projector": "app/projection.bicep"}
+
+// appOf returns the resource of a service's app.
 func appOf(t *testing.T, service string) bicep.Declaration {
 	t.Helper()
-	file := map[string]string{"producer": "app/producer.bicep", "projector": "app/projection.bicep"}[service]
-	app, found := template(t, file).Find("resource", service)
-	require.True(t, found, "%s has the resource %s", file, service)
-	return app
+	return find(t, appFile[service], "resource", service)
 }
 
 // containerEnv returns the environment of the app's container in its template: the value, or
 // secretRef.
 func containerEnv(t *testing.T, service string) map[string]bicep.Value {
 	t.Helper()
-	f := template(t, "app/"+service+".bicep")
-	settings, found := f.Find("var", "settings")
-	require.True(t, found, "app/%s.bicep has the variable settings", service)
 	app := appOf(t, service)
 	containers := 0
 	app.Value.Walk(func(path []string, v bicep.Value) {
@@ -109,10 +117,10 @@ func containerEnv(t *testing.T, service string) map[string]bicep.Value {
 		}
 		env[name.Text] = value
 	}
-	settings.Value.Walk(visit)
-	if versions, found := f.Find("module", "versioned"); found { // each adds its projection and its subscription
-		params, _ := versions.Value.Field("params")
-		added, _ := params.Field("settings")
+	file := "app/" + service + ".bicep"
+	find(t, file, "var", "settings").Value.Walk(visit)
+	if versions, found := template(t, file).Find("module", "versioned"); found { // each adds its projection and its subscription
+		added := versions.Value.At("params", "settings")
 		require.True(t, strings.HasPrefix(added.Text, "concat ( settings , ["), added.Text)
 		added.Walk(visit)
 	}
@@ -156,17 +164,13 @@ func TestTheServicesAcceptWhatBicepSets(t *testing.T) {
 	for kind, entity := range map[string]map[string]string{"topic": topic, "queue": queue, "second version": second} {
 		for _, s := range services {
 			t.Run(s.name+" with a "+kind, func(t *testing.T) {
-				clearSettings(t)
 				azd := map[string]string{
 					"SERVICE_BUS_NAMESPACE": "sb-x.servicebus.windows.net", "BLOB_ACCOUNT_URL": "https://stx.blob.core.windows.net",
 					"BLOB_CONTAINER": "sluice", "CLAIM_CHECK_CONTAINER": "claim-checks",
 					"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "READ_MODEL_DATABASE": "readmodel",
 				}
 				maps.Copy(azd, entity)
-				for name, value := range deployedEnv(t, s.name, azd) {
-					t.Setenv(name, value)
-				}
-				require.NoError(t, s.load())
+				s.accepts(t, deployedEnv(t, s.name, azd))
 				if s.name == "projector" && kind == "second version" {
 					require.Equal(t, "orders:2 orders-v2", os.Getenv("PROJECTION")+" "+os.Getenv("SERVICE_BUS_SUBSCRIPTION"))
 				}
@@ -192,9 +196,7 @@ func deployedEnv(t *testing.T, service string, azd map[string]string) map[string
 			env[name] = "mongodb://u:p@db.example/"
 			continue
 		}
-		v, err := template(t, "app/"+service+".bicep").EvalValue(value, given)
-		require.NoError(t, err, name)
-		env[name] = fmt.Sprint(v)
+		env[name] = fmt.Sprint(evalValue(t, "app/"+service+".bicep", value, given))
 	}
 	return env
 }
@@ -215,14 +217,8 @@ func clearSettings(t *testing.T) {
 // The grace period covers the drain: the platform kills a process after it.
 func TestGracePeriodCoversTheShutdown(t *testing.T) {
 	for _, s := range services {
-		app := appOf(t, s.name)
-		grace := ""
-		app.Value.Walk(func(path []string, v bicep.Value) {
-			if strings.Join(path, ".") == "properties.template.terminationGracePeriodSeconds" {
-				grace = v.Text
-			}
-		})
-		require.Equal(t, "45", grace, s.name)
+		grace := appOf(t, s.name).Value.At("properties", "template", "terminationGracePeriodSeconds")
+		require.Equal(t, "45", grace.Text, s.name)
 		require.Equal(t, "20s", containerEnv(t, s.name)["SHUTDOWN_TIMEOUT"].Text, "%s: must end well before the grace period", s.name)
 	}
 }

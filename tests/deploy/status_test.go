@@ -1,13 +1,10 @@
 package deploy
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"regexp"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,8 +26,7 @@ type statusLine struct {
 // could fire.
 func TestRunningServicesLogTheirStatus(t *testing.T) {
 	clearSettings(t)
-	servers, err := emulator.New(t.Context(), emulator.Options{})
-	require.NoError(t, err)
+	servers := emulator.Start(t, emulator.Options{})
 	for name, value := range map[string]string{
 		emulator.EnvMongo: servers.Endpoint(emulator.EnvMongo), emulator.EnvServiceBus: servers.Endpoint(emulator.EnvServiceBus),
 		emulator.EnvBlob: servers.Endpoint(emulator.EnvBlob), "MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events",
@@ -44,30 +40,15 @@ func TestRunningServicesLogTheirStatus(t *testing.T) {
 	projecting, err := projector.LoadConfig()
 	require.NoError(t, err)
 
-	ctx, stop := context.WithCancel(t.Context())
-	serving, stopServing := context.WithCancel(t.Context())
-	var all, serverRun sync.WaitGroup
-	defer serverRun.Wait()
-	defer stopServing()
-	defer all.Wait()
-	defer stop()
-	serverRun.Go(func() { _ = servers.Run(serving) })
-	lines := make(chan statusLine, 1000)
-	logger := func(service string) *slog.Logger {
-		r, w := io.Pipe()
-		all.Go(func() { forward(r, lines) })
-		context.AfterFunc(serving, func() { _ = w.Close() })
-		return telemetry.Logger(w, slog.LevelInfo, service, service+"-1")
-	}
-	producerLog, projectorLog := logger("producer"), logger("projector")
-	var services sync.WaitGroup
-	services.Go(func() {
-		_ = producer.Run(ctx, producing, producer.Options{Logger: producerLog, Instance: "producer-1"})
+	lines := make(statusLines, 1000)
+	start(t, func(ctx context.Context) error {
+		log := telemetry.Logger(lines, slog.LevelInfo, "producer", "producer-1")
+		return producer.Run(ctx, producing, producer.Options{Logger: log, Instance: "producer-1"})
 	})
-	services.Go(func() {
-		_ = projector.Run(ctx, projecting, projector.Options{Logger: projectorLog, Instance: "projector-1"})
+	start(t, func(ctx context.Context) error {
+		log := telemetry.Logger(lines, slog.LevelInfo, "projector", "projector-1")
+		return projector.Run(ctx, projecting, projector.Options{Logger: log, Instance: "projector-1"})
 	})
-	all.Go(func() { services.Wait(); stopServing() })
 
 	asked := map[string]map[string]bool{"producer": {}, "projector": {}}
 	for name := range list(t, "logs") {
@@ -99,16 +80,16 @@ func TestRunningServicesLogTheirStatus(t *testing.T) {
 	}
 }
 
-// forward passes on what is logged, and drops records once the channel is full.
-func forward(r io.Reader, to chan<- statusLine) {
-	scanner := bufio.NewScanner(r)
-	for scanner.Scan() {
-		var line statusLine
-		if json.Unmarshal(scanner.Bytes(), &line) == nil {
-			select {
-			case to <- line:
-			default:
-			}
+// statusLines receives a log, and drops records once it is full.
+type statusLines chan statusLine
+
+func (l statusLines) Write(record []byte) (int, error) {
+	var line statusLine
+	if json.Unmarshal(record, &line) == nil {
+		select {
+		case l <- line:
+		default:
 		}
 	}
+	return len(record), nil
 }

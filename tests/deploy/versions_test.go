@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -116,15 +114,11 @@ func (d *deployment) provision() {
 // deploy gives each version an app and a job of its image.
 func (d *deployment) deploy() {
 	newest := d.versions()[len(d.versions())-1]
-	f := template(d.T, "app/projector.bicep")
-	module, _ := f.Find("module", "versioned")
-	params, _ := module.Value.Field("params")
-	image, _ := params.Field("image")
+	image := find(d.T, "app/projector.bicep", "module", "versioned").Value.At("params", "image")
 	for _, version := range d.versions() {
-		of, err := f.EvalValue(image, map[string]any{
+		of := evalValue(d.T, "app/projector.bicep", image, map[string]any{
 			"version": version, "newest": newest, "image": d.azd("SERVICE_PROJECTOR_IMAGE_NAME"), "previousImage": d.azd("PREVIOUS_PROJECTOR_IMAGE"),
 		})
-		require.NoError(d, err)
 		d.images[version] = fmt.Sprint(of)
 		if stop, runs := d.stop[version]; runs {
 			stop()
@@ -155,29 +149,33 @@ func (d *deployment) project(settings map[string]string) (stop func()) {
 	config, err := projector.LoadConfig()
 	require.NoError(d, err)
 	clearSettings(d.T)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(d.Context()))
+	return start(d.T, func(ctx context.Context) error {
+		return projector.Run(ctx, config, projector.Options{Logger: slog.New(slog.DiscardHandler)})
+	})
+}
+
+// start runs a service until stop is called or the test ends.
+func start(t *testing.T, service func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := projector.Run(ctx, config, projector.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
-			d.Error(err)
+		if err := service(ctx); err != nil {
+			t.Error(err)
 		}
 	})
 	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-	d.Cleanup(stop)
+	t.Cleanup(stop)
 	return stop
 }
 
 // follow runs a command of the page, and does what the stand-ins leave to the test.
 func (d *deployment) follow(step page.Step) {
 	d.Helper()
-	cmd := exec.CommandContext(d.Context(), "bash", "-c", step.Command)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "PATH="+d.dir+":"+os.Getenv("PATH"), "OPERATE_POLL=0")
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	require.NoError(d, cmd.Run(), "%s: %s%s", step.Command, &out, &errOut)
+	r := run(d.T, d.dir, nil, "bash", "-c", step.Command)
+	require.Zero(d, r.code, "%s: %s%s", step.Command, r.out, r.errOut)
 	took := regexp.MustCompile(`built in \S+`)
-	require.Equal(d, took.ReplaceAllString(step.Output, "built in"), took.ReplaceAllString(out.String(), "built in"), "%s: %s", step.Command, &errOut)
+	require.Equal(d, took.ReplaceAllString(step.Output, "built in"), took.ReplaceAllString(r.out, "built in"), "%s: %s", step.Command, r.errOut)
 	switch words := strings.Fields(step.Command); {
 	case step.Command == "azd provision":
 		d.provision()
@@ -195,9 +193,6 @@ func (d *deployment) follow(step page.Step) {
 // the templates, while events are committed: each command prints what the page shows, and readers
 // see each event once, in whichever version.
 func TestG3TheProcedureForANewVersionInAzureIsFollowed(t *testing.T) {
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("the scripts are for bash")
-	}
 	clearSettings(t)
 	steps := page.Steps(t, root+"/infra/README.md", "### A new version of the projection")
 	d := &deployment{T: t, dir: t.TempDir(), servers: emulator.Start(t, emulator.Options{}), images: map[string]string{}, stop: map[string]func(){}}
@@ -294,16 +289,11 @@ func (d *deployment) publish() {
 	config, err := producer.LoadConfig()
 	require.NoError(d, err)
 	clearSettings(d.T)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(d.Context()))
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := producer.Run(ctx, config, producer.Options{Logger: slog.New(slog.DiscardHandler)}); err != nil {
-			d.Error(err)
-		}
+	start(d.T, func(ctx context.Context) error {
+		return producer.Run(ctx, config, producer.Options{Logger: slog.New(slog.DiscardHandler)})
 	})
-	d.Cleanup(func() { cancel(); running.Wait() })
 	require.Eventually(d, func() bool {
 		load := func() ([]producer.Config, error) { return []producer.Config{config}, nil }
-		return producer.Execute(ctx, []string{"token", "show"}, load, producer.Options{}, io.Discard, io.Discard, nil) == 0
+		return producer.Execute(d.Context(), []string{"token", "show"}, load, producer.Options{}, io.Discard, io.Discard, nil) == 0
 	}, 30*time.Second, 20*time.Millisecond, "the stream has a checkpoint")
 }
