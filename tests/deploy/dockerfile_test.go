@@ -267,8 +267,8 @@ func TestDockerfilesHaveTheSameBases(t *testing.T) {
 	}
 }
 
-// What must not be sent to a registry's builder is excluded. The build shows that the rest is there,
-// and that go.work names no module that is not.
+// What must not be sent to a registry's builder is excluded. The build shows that the rest is
+// there, and that go.work names no module that is not.
 func TestDockerignoreExcludesWhatIsNotNeeded(t *testing.T) {
 	ignored := ignoreFile(t)
 	for _, file := range []string{

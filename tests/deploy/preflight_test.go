@@ -66,7 +66,8 @@ func TestPreflightReportsWhatIsWrong(t *testing.T) {
 		{set: "AZURE_LOCATION=east", says: []string{noZones}},
 		{set: "AZURE_LOCATION=westus STORAGE_REDUNDANCY=Standard_LRS"},
 
-		// With anything but numbers the scaler would refuse the rule, and the app would never scale.
+		// With anything but numbers the scaler would refuse the rule, and the app would never
+		// scale.
 		{set: "PROJECTOR_MIN_REPLICAS=0 PROJECTOR_MAX_REPLICAS=1000 PROJECTOR_MESSAGES_PER_REPLICA=1"},
 		{set: "PROJECTOR_MAX_REPLICAS=0 PROJECTOR_MIN_REPLICAS=0", says: []string{"PROJECTOR_MAX_REPLICAS must be"}},
 		{set: "PROJECTOR_MIN_REPLICAS=-1", says: []string{"PROJECTOR_MIN_REPLICAS must be"}},
