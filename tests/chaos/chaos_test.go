@@ -14,8 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/sluice-cdc/sluice/tests/internal/checker"
 )
 
 func TestMain(m *testing.M) {
@@ -60,7 +58,7 @@ func TestG1G2G3G4OfProcessesThatAreKilledAndStopped(t *testing.T) {
 	all := strikes()
 	rounds, rings := setting(t, "CHAOS_ROUNDS", 8), setting(t, "CHAOS_RINGS", 4)
 	stopped := time.Duration(setting(t, "CHAOS_STOP", 5)) * time.Second
-	producer, projector, azuriteAddr := programs(t)
+	built := programs(t)
 
 	due := make(chan strike, rounds)
 	for n := range rounds {
@@ -76,21 +74,17 @@ func TestG1G2G3G4OfProcessesThatAreKilledAndStopped(t *testing.T) {
 			name := fmt.Sprintf("ring-%d", n+1)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				options := ringOptions{name: name, seed: uint64(n), rate: 30, producer: producer, projector: projector, blobURL: azuriteAddr, times: quick, inMongo: (n+1)/2%2 == 1}
-				r, run := inRing(t, options, func(ctx context.Context, r *ring) error {
+				options := ringOptions{name: name, seed: uint64(n), rate: 30, services: built, times: quick, inMongo: (n+1)/2%2 == 1}
+				r := inRing(t, options, func(ctx context.Context, r *ring) error {
 					for s := range due {
-						outcome, err := r.round(ctx, s, stopped)
-						if err != nil {
+						if err := r.round(ctx, s, stopped); err != nil {
 							return err
 						}
-						seen.add(outcome)
+						seen.add(s)
 					}
 					return nil
 				})
 				seen.judged(r)
-				for _, violation := range checker.Judge(run) {
-					t.Error(violation)
-				}
 			})
 		}
 	})
@@ -100,12 +94,12 @@ func TestG1G2G3G4OfProcessesThatAreKilledAndStopped(t *testing.T) {
 // report sums up all rings.
 type report struct {
 	mu      sync.Mutex // guards everything below
-	strikes []struck
+	strikes []strike
 
 	events, published, packs, recognised, repeated, stale, terms int64
 }
 
-func (r *report) add(s struck) {
+func (r *report) add(s strike) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.strikes = append(r.strikes, s)
@@ -149,26 +143,20 @@ func (r *report) counted() string {
 func (r *report) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	type cell struct{ kills, stops int }
-	counted := map[string]*cell{}
+	kills, stops := map[string]int{}, map[string]int{}
 	for _, s := range r.strikes {
-		c := counted[s.name]
-		if c == nil {
-			c = &cell{}
-			counted[s.name] = c
-		}
 		if s.signal == syscall.SIGKILL {
-			c.kills++
+			kills[s.name]++
 		} else {
-			c.stops++
+			stops[s.name]++
 		}
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d rounds: %s\n", len(r.strikes), r.counted())
 	fmt.Fprintf(&text, "%-36s %8s %8s\n", "step", "SIGKILL", "SIGSTOP")
 	for _, s := range steps {
-		if c := counted[s.name]; c != nil {
-			fmt.Fprintf(&text, "%-36s %8d %8d\n", s.name, c.kills, c.stops)
+		if kills[s.name]+stops[s.name] > 0 {
+			fmt.Fprintf(&text, "%-36s %8d %8d\n", s.name, kills[s.name], stops[s.name])
 		}
 	}
 	return text.String()

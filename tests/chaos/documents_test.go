@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
 // reading is how a ring's producers read documents that change.
@@ -264,19 +266,11 @@ func (d *documents) mark() func() bool {
 // differences compares the mirror with its source, byte for byte, while the writer pauses.
 func (d *documents) differences(ctx context.Context) (found []string, err error) {
 	read := func(c *driver.Collection) (map[string]bson.Raw, error) {
-		var all []bson.Raw
-		cursor, err := c.Find(ctx, bson.D{})
-		if err == nil {
-			err = cursor.All(ctx, &all)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", c.Name(), err)
-		}
-		byID := make(map[string]bson.Raw, len(all))
-		for _, document := range all {
-			byID[document.Lookup("_id").String()] = document
-		}
-		return byID, nil
+		byID := map[string]bson.Raw{}
+		return byID, workload.Each(ctx, c, func(document bson.Raw) error {
+			byID[document.Lookup("_id").String()] = slices.Clone(document)
+			return nil
+		})
 	}
 	theirs, err := read(d.source)
 	ours, otherErr := read(d.mirror)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -35,15 +34,14 @@ import (
 
 // ringOptions are the differences between rings.
 type ringOptions struct {
-	name              string
-	seed              uint64
-	rate              float64 // events a second
-	producer, blobURL string  // program, and Azurite's host:port
-	projector         string
-	times             []string      // settings of the leadership, KEY=VALUE
-	documents         *reading      // nil: a log of events and its timeline; otherwise documents that change, and their mirror
-	latency           time.Duration // a round trip to MongoDB and Service Bus
-	inMongo           bool          // the checkpoint is in MongoDB instead of Blob storage
+	services
+	name      string
+	seed      uint64
+	rate      float64       // events a second
+	times     []string      // settings of the leadership, KEY=VALUE
+	documents *reading      // nil: a log of events and its timeline; otherwise documents that change, and their mirror
+	latency   time.Duration // a round trip to MongoDB and Service Bus
+	inMongo   bool          // the checkpoint is in MongoDB instead of Blob storage
 	// program has each projector call a program of its own, which is the projection.
 	program bool
 	// apart gives every service a network namespace of its own, and a cable from there to the
@@ -149,8 +147,8 @@ const (
 	grain   = 10 * time.Millisecond
 )
 
-// inRing runs work in a ring, and returns what is to be judged.
-func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring) error) (_ *ring, rest checker.Run) {
+// inRing runs work in a ring, and judges it.
+func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring) error) *ring {
 	t.Helper()
 	defer enter()()
 	s, err := emulator.New(t.Context(), emulator.Options{ServiceBus: o.entities(), Latency: o.latency, TransactionLifetime: transactionLifetime})
@@ -198,7 +196,7 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 		require.NoError(t, watcher.Wait())
 	}()
 	opened := make(chan struct{})
-	watcher.Go(func() error { return r.watch(watching, sync.OnceFunc(func() { close(opened) })) })
+	watcher.Go(func() error { return witness.Watch(watching, r.model, func() { close(opened) }, r.observe) })
 	<-opened
 	require.NoError(t, r.fill(t.Context()))
 	for _, place := range r.slots() {
@@ -218,7 +216,10 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	err = r.drive(ctx, work)
 	stopServices()
 	require.NoError(t, errors.Join(err, running.Wait()), "%s:\n%s", o.name, r.complaints())
-	return r, r.outcome()
+	for _, violation := range checker.Judge(r.outcome()) {
+		t.Error(violation)
+	}
+	return r
 }
 
 // drive feeds the pipeline while work runs, and waits until every event is visible.
@@ -252,30 +253,15 @@ func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring
 // confirmPacks runs the command by which an operator confirms that readers know packs.
 func (r *ring) confirmPacks(ctx context.Context) error {
 	place := r.producers[0]
-	command := exec.CommandContext(ctx, place.Program, "packs", "on", "--readers-know", "--rules-checked")
-	command.Env = place.Env
-	if len(place.Enter) > 0 {
-		command.Args = append(slices.Clone(place.Enter), command.Args...)
-		command.Path = command.Args[0]
+	command := slices.Concat(place.Enter, []string{place.Program, "packs", "on", "--readers-know", "--rules-checked"})
+	code, said, err := child.Command(ctx, place.Env, command[0], command[1:]...)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("producer packs on: %s", said)
 	}
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("producer packs on: %w: %s", err, out)
-	}
-	return nil
+	return err
 }
 
-func (r *ring) slots() []*slot { return append(append([]*slot(nil), r.producers...), r.projectors...) }
-
-// leader returns the producer that leads according to its own fresh status. If two claim to lead,
-// the one with the later epoch does.
-func (r *ring) leader() (leader *slot, status child.Status) {
-	for _, s := range r.producers {
-		if st, fresh := s.Status(); fresh && st.Leads() && st.Epoch > status.Epoch {
-			leader, status = s, st
-		}
-	}
-	return leader, status
-}
+func (r *ring) slots() []*slot { return slices.Concat(r.producers, r.projectors) }
 
 // ready waits until every service answers, one leads, and everything committed so far is visible.
 func (r *ring) ready(ctx context.Context) (leader *slot, err error) {
@@ -286,9 +272,9 @@ func (r *ring) ready(ctx context.Context) (leader *slot, err error) {
 				return false
 			}
 		}
-		var status child.Status
-		leader, status = r.leader()
-		return leader != nil && status.Epoch == r.checkpoints.Epoch() && followed()
+		of, status, leads := child.Leader(r.producers)
+		leader = of
+		return leads && status.Epoch == r.checkpoints.Epoch() && followed()
 	})
 	return leader, err
 }
@@ -334,9 +320,7 @@ func (r *ring) load(ctx context.Context) error {
 		Collection: r.events, Rate: r.options.rate, Allowed: func() int64 { return inserted + r.room() },
 		Sending: func(batch []workload.Event, at time.Time) {
 			inserted += int64(len(batch))
-			for _, e := range batch {
-				r.rec.Commit(history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
-			}
+			r.rec.Commit(workload.Commits(batch, at)...)
 		},
 	}.Run(ctx, events)
 	return err
@@ -350,22 +334,15 @@ func (r *ring) room() int64 {
 	return max(0, int64(r.options.rate*backlog.Seconds())-onTheWay)
 }
 
-// watch records every change of the read model until ctx ends.
-func (r *ring) watch(ctx context.Context, opened func()) error {
-	var follower witness.Watcher
-	err := follower.Follow(ctx, r.model, opened, func(change bson.Raw, at time.Time) {
-		if r.documents != nil {
-			r.documents.observe(change)
-			return
-		}
-		if o, ok := witness.Timeline(change, at); ok {
-			r.rec.Observe(o)
-		}
-	})
-	if ctx.Err() != nil {
-		return nil
+// observe records a change of the read model.
+func (r *ring) observe(change bson.Raw, at time.Time) {
+	if r.documents != nil {
+		r.documents.observe(change)
+		return
 	}
-	return fmt.Errorf("watch the read model: %w", err) // this server and the connection to it are not disturbed
+	if o, ok := witness.Timeline(change, at); ok {
+		r.rec.Observe(o)
+	}
 }
 
 // outcome returns everything recorded, after the services have ended.
@@ -384,13 +361,11 @@ func (r *ring) outcome() checker.Run {
 	if r.documents != nil {
 		return run // the mirror has been judged
 	}
-	expected := &history.Model{}
-	require.NoError(r, workload.Scan(r.Context(), r.events, func(s workload.Stored) {
-		expected.Fold(s.AggregateID, s.Version, s.Type, s.OccurredAt)
-	}))
-	actual, err := witness.ReadTimeline(r.Context(), r.model)
+	var err error
+	run.Expected, err = workload.Timeline(r.Context(), r.events)
 	require.NoError(r, err)
-	run.Expected, run.Actual = expected, actual
+	run.Actual, err = witness.ReadTimeline(r.Context(), r.model)
+	require.NoError(r, err)
 	return run
 }
 

@@ -19,29 +19,21 @@ const reach = 30 * time.Second
 // meanwhile.
 var errNotReached = errors.New("the step was not reached")
 
-// struck is the outcome of a strike.
-type struck struct {
-	strike
-	// failover is the time from the signal to the first message of a later epoch that the broker
-	// accepted; it is zero if a projector was struck.
-	failover time.Duration
-}
-
 // round kills or stops one process at the step, and waits until it or its successor works again.
-func (r *ring) round(ctx context.Context, s strike, stopped time.Duration) (struck, error) {
+func (r *ring) round(ctx context.Context, s strike, stopped time.Duration) error {
 	for attempt := 1; ; attempt++ {
-		outcome, err := r.try(ctx, s, stopped)
+		err := r.try(ctx, s, stopped)
 		if !errors.Is(err, errNotReached) || attempt == 3 {
-			return outcome, err
+			return err
 		}
 		r.trace.add("not reached: %s", s)
 	}
 }
 
-func (r *ring) try(ctx context.Context, s strike, stopped time.Duration) (struck, error) {
+func (r *ring) try(ctx context.Context, s strike, stopped time.Duration) error {
 	leader, err := r.ready(ctx)
 	if err != nil {
-		return struck{}, err
+		return err
 	}
 	trap := wire.NewTrap(s.in(r.options))
 	defer func() {
@@ -51,14 +43,14 @@ func (r *ring) try(ctx context.Context, s strike, stopped time.Duration) (struck
 		}
 	}()
 	if err := r.lead(s, leader, trap); err != nil {
-		return struck{}, err
+		return err
 	}
 	waiting, cancel := context.WithTimeout(ctx, reach)
 	defer cancel()
 	select {
 	case <-trap.Sprung():
 	case <-waiting.Done():
-		return struck{}, fmt.Errorf("%s: %w", s, errNotReached)
+		return fmt.Errorf("%s: %w", s, errNotReached)
 	}
 	return r.strike(ctx, s, trap, stopped)
 }
@@ -93,7 +85,7 @@ func (r *ring) lead(s strike, leader *slot, trap *wire.Trap) error {
 
 // strike signals the process at the step, waits until another one has taken over, and decides the
 // fate of the held message.
-func (r *ring) strike(ctx context.Context, s strike, trap *wire.Trap, stopped time.Duration) (struck, error) {
+func (r *ring) strike(ctx context.Context, s strike, trap *wire.Trap, stopped time.Duration) error {
 	var victim *slot
 	for _, place := range r.slots() {
 		if place.way == trap.By() {
@@ -103,37 +95,40 @@ func (r *ring) strike(ctx context.Context, s strike, trap *wire.Trap, stopped ti
 	epoch, at := r.checkpoints.Epoch(), time.Now()
 	instance, err := victim.Signal(s.signal)
 	if errors.Is(err, os.ErrProcessDone) {
-		return struck{}, fmt.Errorf("%s: %w: %w", s, errNotReached, err)
+		return fmt.Errorf("%s: %w: %w", s, errNotReached, err)
 	}
 	if err != nil {
-		return struck{}, err
+		return err
 	}
 	r.trace.add("%s (%s, epoch %d)", s, instance, epoch)
-	outcome := struck{strike: s}
 	if s.role != projecting {
-		first := at
-		err := r.until(ctx, "another producer publishes", func() (published bool) {
-			first, published = r.rec.FirstAfterEpoch(epoch)
-			return published
-		})
+		first, err := r.replaced(ctx, epoch)
 		if err != nil {
-			return outcome, err
+			return err
 		}
-		outcome.failover = first.Sub(at)
-		r.trace.add("first publish of a later epoch after %s", outcome.failover.Round(time.Millisecond))
+		r.trace.add("first publish of a later epoch after %s", first.Sub(at).Round(time.Millisecond))
 	} else if err := r.movedOn(ctx); err != nil {
-		return outcome, err
+		return err
 	}
 	if s.signal == syscall.SIGSTOP {
 		if err := retry.Sleep(ctx, stopped-time.Since(at)); err != nil {
-			return outcome, errors.Join(err, r.wake(victim))
+			return errors.Join(err, r.wake(victim))
 		}
 	}
 	trap.Release(s.late)
 	if s.signal == syscall.SIGSTOP {
-		return outcome, r.wake(victim)
+		return r.wake(victim)
 	}
-	return outcome, nil
+	return nil
+}
+
+// replaced waits until a producer publishes in a later epoch, and returns when the first one did.
+func (r *ring) replaced(ctx context.Context, epoch int64) (first time.Time, err error) {
+	err = r.until(ctx, "a producer publishes in a later epoch", func() (published bool) {
+		first, published = r.rec.FirstAfterEpoch(epoch)
+		return published
+	})
+	return first, err
 }
 
 // movedOn waits until other projectors have finished the work of the one that was struck.

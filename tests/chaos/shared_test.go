@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"sync"
@@ -21,12 +20,10 @@ import (
 // Azurite, in which every ring has a container of its own.
 type tests struct{ *testing.M }
 
-// shared is what the tests have started and created. Each part is written within a sync.Once, and
-// read when all tests have ended.
+// shared is what start has started and created, for the time when all tests have ended.
 var shared struct {
 	azurite *azurite.Process
-	dirs    []string
-	mu      sync.Mutex // guards dirs
+	dir     string
 }
 
 // Run runs the tests, and releases what they share.
@@ -36,10 +33,7 @@ func (s tests) Run() (code int) {
 		if shared.azurite != nil {
 			err = shared.azurite.Stop()
 		}
-		for _, dir := range shared.dirs {
-			err = errors.Join(err, os.RemoveAll(dir))
-		}
-		if err != nil {
+		if err = errors.Join(err, os.RemoveAll(shared.dir)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
@@ -61,42 +55,31 @@ func enter() (leave func()) {
 	return func() { <-room }
 }
 
-// Each of these is made by the first test that needs it.
-var (
-	services = sync.OnceValues(func() (dir string, err error) {
-		return built(func(ctx context.Context, dir string) error {
-			_, _, err := child.Build(ctx, dir)
-			return err
-		})
-	})
-	storage = sync.OnceValues(func() (addr string, err error) {
-		if shared.azurite, err = azurite.Start(context.Background(), azurite.Options{}); err != nil {
-			return "", err
-		}
-		return shared.azurite.Addr(), nil
-	})
-)
+// services are the built programs, and the host:port of an Azurite that runs until all tests have
+// ended.
+type services struct{ producer, projector, blobURL string }
 
-func built(build func(ctx context.Context, dir string) error) (dir string, err error) {
-	if dir, err = os.MkdirTemp("", "chaos"); err != nil {
-		return "", err
+// start is called by the first test that needs the services.
+var start = sync.OnceValues(func() (s services, err error) {
+	ctx := context.Background()
+	if shared.azurite, err = azurite.Start(ctx, azurite.Options{}); err != nil {
+		return s, err
 	}
-	shared.mu.Lock()
-	shared.dirs = append(shared.dirs, dir)
-	shared.mu.Unlock()
-	return dir, build(context.Background(), dir)
-}
+	s.blobURL = shared.azurite.Addr()
+	if shared.dir, err = os.MkdirTemp("", "chaos"); err != nil {
+		return s, err
+	}
+	s.producer, s.projector, err = child.Build(ctx, shared.dir)
+	return s, err
+})
 
-// programs returns the paths of the built services, and the address of an Azurite that runs until
-// all tests have ended.
-func programs(t *testing.T) (producer, projector, azuriteAddr string) {
+// programs returns the services; without Azurite it skips the test, or fails it if CI is true.
+func programs(t *testing.T) services {
 	t.Helper()
-	azuriteAddr, err := storage()
+	s, err := start()
 	if errors.Is(err, azurite.ErrNotInstalled) && os.Getenv("CI") != "true" {
 		t.Skipf("without Azurite: %v", err)
 	}
 	require.NoError(t, err)
-	dir, err := services()
-	require.NoError(t, err)
-	return filepath.Join(dir, "producer"), filepath.Join(dir, "projector"), azuriteAddr
+	return s
 }

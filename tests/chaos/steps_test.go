@@ -5,6 +5,8 @@ import (
 	"slices"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
@@ -103,11 +105,7 @@ func (s strike) String() string {
 	if s.late {
 		fate = "the message arrives late"
 	}
-	return fmt.Sprintf("%s while %s, %s", signalName(s.signal), s.name, fate)
-}
-
-func signalName(s syscall.Signal) string {
-	return map[syscall.Signal]string{syscall.SIGKILL: "SIGKILL", syscall.SIGSTOP: "SIGSTOP", syscall.SIGTERM: "SIGTERM"}[s]
+	return fmt.Sprintf("%s while %s, %s", unix.SignalName(s.signal), s.name, fate)
 }
 
 // strikes returns all combinations, kills and stops alternating.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/cable"
@@ -147,27 +146,4 @@ func named(name string, lasts time.Duration) spell {
 		panic("no trouble has the name " + name)
 	}
 	return spell{trouble: troubles[n], lasts: lasts}
-}
-
-// tally counts rounds by their outcome.
-type tally struct {
-	names  []string
-	counts map[string]int
-}
-
-func (t *tally) add(name string) {
-	if t.counts == nil {
-		t.counts = map[string]int{}
-	}
-	if t.counts[name]++; t.counts[name] == 1 {
-		t.names = append(t.names, name)
-	}
-}
-
-func (t *tally) String() string {
-	var text strings.Builder
-	for _, name := range t.names {
-		fmt.Fprintf(&text, "%-50s %4d\n", name, t.counts[name])
-	}
-	return text.String()
 }

@@ -14,7 +14,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
@@ -58,7 +57,13 @@ func (l Load) Run(ctx context.Context) (r Report, err error) {
 	watching, stopWatching := context.WithCancel(working)
 	defer stopWatching()
 	opened := make(chan struct{})
-	group.Go(func() error { return l.watch(watching, rec, prefix, opened) })
+	group.Go(func() error {
+		return witness.Watch(watching, l.ReadModel, func() { close(opened) }, func(change bson.Raw, at time.Time) {
+			if o, ok := witness.Timeline(change, at); ok && o.Events >= 0 && strings.HasPrefix(o.Aggregate, prefix) {
+				rec.Observe(o)
+			}
+		})
+	})
 	group.Go(func() error {
 		defer stopWatching()
 		select {
@@ -67,9 +72,7 @@ func (l Load) Run(ctx context.Context) (r Report, err error) {
 			return context.Cause(working)
 		}
 		loader := workload.Loader{Collection: l.Source, Rate: l.Rate, Sending: func(batch []workload.Event, at time.Time) {
-			for _, e := range batch {
-				rec.Commit(history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
-			}
+			rec.Commit(workload.Commits(batch, at)...)
 		}}
 		if _, err := loader.Run(working, l.events(prefix)); err != nil {
 			return err
@@ -107,35 +110,6 @@ func (l Load) events(prefix string) iter.Seq[workload.Event] {
 	}
 }
 
-// watch records which events of this test become visible, through any failure of the server, until
-// ctx ends.
-func (l Load) watch(ctx context.Context, rec *history.Recorder, prefix string, opened chan<- struct{}) error {
-	var w witness.Watcher
-	var backoff retry.Backoff
-	open := false
-	for {
-		err := w.Follow(ctx, l.ReadModel, func() {
-			if !open {
-				close(opened)
-			}
-			open = true
-		}, func(change bson.Raw, at time.Time) {
-			if o, ok := witness.Timeline(change, at); ok && o.Events >= 0 && strings.HasPrefix(o.Aggregate, prefix) {
-				rec.Observe(o)
-			}
-		})
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case !open:
-			return fmt.Errorf("watch the read model: %w", err)
-		}
-		if backoff.Wait(ctx) != nil {
-			return nil
-		}
-	}
-}
-
 var errStuck = errors.New("nothing more becomes visible")
 
 // arrive waits until everything is visible.
@@ -161,10 +135,8 @@ func (l Load) arrive(ctx context.Context, rec *history.Recorder) error {
 // compare folds the source, which contains only events of load tests, and compares the read model
 // with it.
 func (l Load) compare(ctx context.Context) (history.Comparison, error) {
-	expected := &history.Model{}
-	if err := workload.Scan(ctx, l.Source, func(s workload.Stored) {
-		expected.Fold(s.AggregateID, s.Version, s.Type, s.OccurredAt)
-	}); err != nil {
+	expected, err := workload.Timeline(ctx, l.Source)
+	if err != nil {
 		return history.Comparison{}, err
 	}
 	actual, err := witness.ReadTimeline(ctx, l.ReadModel)

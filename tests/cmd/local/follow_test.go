@@ -8,7 +8,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -28,6 +30,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
 
 // theirs is a user's own MongoDB, behind a tap that records every command; the test's own client
@@ -35,145 +38,82 @@ import (
 type theirs struct {
 	uri    string
 	client *driver.Client
+	tap    *wire.Way
 
 	mu       sync.Mutex // guards what follows
-	commands map[string]int
-	output   bool       // a pipeline had a stage that writes
-	away     bool       // no connection is served
-	conns    []net.Conn // the client's ends of all connections
+	commands map[string]bool
+	output   bool // a pipeline had a stage that writes
 }
 
 func newTheirs(t *testing.T) *theirs {
 	t.Helper()
-	var config net.ListenConfig
-	tap, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	th := &theirs{uri: mongo.URI(tap.Addr().String()), commands: map[string]int{}}
+	th := &theirs{commands: map[string]bool{}}
 	var server string
+	var embedded net.Listener
+	var err error
 	if stack.Theirs() {
 		uri, _ := stack.MongoDB(t, nil)
 		server = options.Client().ApplyURI(uri).Hosts[0]
-		th.uri = "mongodb://" + tap.Addr().String() + "/?directConnection=true"
 	} else {
-		listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+		embedded, err = wire.Loopback(ctx, wire.Mongo)
 		require.NoError(t, err)
-		embedded := mongo.New(mongo.Options{Host: tap.Addr().String()})
-		running.Go(func() { _ = embedded.Run(ctx, listener) }) // the tests check what it serves
-		server = listener.Addr().String()
+		server = embedded.Addr().String()
 	}
-	running.Go(func() { th.serve(ctx, tap, server, &running) })
+	th.tap, err = wire.Listen(ctx, "run", wire.Addrs{Mongo: server}, wire.Loopback, nil, nil)
+	require.NoError(t, err)
+	th.tap.Arm(wire.NewTrap(th.note))
+	th.uri = "mongodb://" + th.tap.Addrs().Mongo + "/?directConnection=true"
+	if embedded != nil {
+		th.uri = mongo.URI(th.tap.Addrs().Mongo)
+		member := mongo.New(mongo.Options{Host: th.tap.Addrs().Mongo})
+		running.Go(func() { _ = member.Run(ctx, embedded) }) // the tests check what it serves
+	}
+	running.Go(func() { _ = th.tap.Run(ctx) })
 	th.client, err = driver.Connect(options.Client().ApplyURI("mongodb://" + server + "/?directConnection=true"))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, th.client.Disconnect(context.WithoutCancel(t.Context())))
 		cancel()
-		_ = tap.Close()
 		running.Wait()
 	})
 	return th
 }
 
-// serve forwards connections to addr, and reads every request.
-func (th *theirs) serve(ctx context.Context, l net.Listener, addr string, running *sync.WaitGroup) {
-	for {
-		in, err := l.Accept()
-		if err != nil {
-			return // closed: the test is over
-		}
-		if !th.admit(in) {
-			_ = in.Close()
-			continue
-		}
-		out, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-		if err != nil {
-			_ = in.Close()
-			return
-		}
-		stop := context.AfterFunc(ctx, func() { _, _ = in.Close(), out.Close() })
-		running.Go(func() {
-			_, _ = io.Copy(in, out) // either end closes both
-			_, _ = in.Close(), out.Close()
-		})
-		running.Go(func() {
-			defer stop()
-			_ = th.note(out, in)
-			_, _ = in.Close(), out.Close()
-		})
-	}
-}
-
-// admit reports whether a connection is served.
-func (th *theirs) admit(in net.Conn) bool {
-	th.mu.Lock()
-	defer th.mu.Unlock()
-	th.conns = append(th.conns, in)
-	return !th.away
-}
-
 // setAway closes every connection of the run and refuses new ones, or serves them again.
-func (th *theirs) setAway(away bool) {
+func (th *theirs) setAway(away bool) { th.tap.Away(map[bool]wire.Server{true: wire.Mongo}[away]) }
+
+// note records a command, and lets it pass.
+func (th *theirs) note(u wire.Unit) bool {
+	if u.Reply {
+		return false
+	}
+	name := u.Name
+	if name == "" {
+		name = fmt.Sprint("operation ", binary.LittleEndian.Uint32(u.Message[12:]))
+	}
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	if th.away = away; away {
-		for _, conn := range th.conns {
-			_ = conn.Close()
-		}
-		th.conns = nil
-	}
-}
-
-// note copies messages and records their commands: the first field of a body (OP_MSG, kind 0), or
-// of a query.
-func (th *theirs) note(out io.Writer, in io.Reader) error {
-	const opQuery, opMsg = 2004, 2013
-	for {
-		header := make([]byte, 16)
-		if _, err := io.ReadFull(in, header); err != nil {
-			return err
-		}
-		message := make([]byte, binary.LittleEndian.Uint32(header)-16)
-		if _, err := io.ReadFull(in, message); err != nil {
-			return err
-		}
-		name := "unknown"
-		switch binary.LittleEndian.Uint32(header[12:]) {
-		case opQuery:
-			name = "query " + string(message[4:4+bytes.IndexByte(message[4:], 0)])
-		case opMsg:
-			if body := message[5:]; message[4] == 0 {
-				name = string(body[5 : 5+bytes.IndexByte(body[5:], 0)])
-			}
-		}
-		th.mu.Lock()
-		th.commands[name]++
-		th.output = th.output || bytes.Contains(message, []byte("$out\x00")) || bytes.Contains(message, []byte("$merge\x00"))
-		th.mu.Unlock()
-		if _, err := out.Write(append(header, message...)); err != nil {
-			return err
-		}
-	}
+	th.commands[name] = true
+	th.output = th.output || bytes.Contains(u.Message, []byte("$out\x00")) || bytes.Contains(u.Message, []byte("$merge\x00"))
+	return false
 }
 
 // names returns the commands that passed the tap.
-func (th *theirs) names() (names []string) {
+func (th *theirs) names() []string {
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	for name := range th.commands {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(th.commands))
 }
 
 func (th *theirs) env(collection string) []string {
 	return []string{"MONGODB_URI=" + th.uri, "MONGODB_DATABASE=app", "MONGODB_COLLECTION=" + collection}
 }
 
-// reading are the commands that change nothing.
+// reading are the commands that change nothing. The drivers' first hello is an OP_QUERY (2004).
 var reading = []string{
-	"aggregate", "buildInfo", "endSessions", "find", "getMore", "hello", "killCursors", "listCollections", "ping", "query admin.$cmd",
+	"aggregate", "buildInfo", "endSessions", "find", "getMore", "hello", "killCursors", "listCollections", "ping", "operation 2004",
 }
 
 // followed is a run that follows a collection.
@@ -255,35 +195,6 @@ func follows(t *testing.T, c command) {
 	}
 	require.Contains(t, th.names(), "getMore", "the tap sees what the services do")
 	require.False(t, th.output)
-}
-
-// followsThroughDrops: a scratch collection is dropped and created, followed at once, and dropped
-// again.
-func followsThroughDrops(t *testing.T, c command) {
-	th := newTheirs(t)
-	db := th.client.Database("app")
-	scratch := db.Collection("scratch")
-	insert := func(ids ...any) {
-		for _, id := range ids {
-			_, err := scratch.InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}})
-			require.NoError(t, err)
-		}
-	}
-	insert("before")
-	require.NoError(t, scratch.Drop(t.Context()))
-	require.NoError(t, db.CreateCollection(t.Context(), "scratch"))
-	f := c.follow(t, th, "scratch")
-	insert(1, 2)
-	require.NoError(t, scratch.Drop(t.Context()))
-	f.until(t, "app.scratch was dropped: the mirror keeps the copies of its documents")
-	insert(2, 3, 4)
-	require.NoError(t, th.client.Database("admin").RunCommand(t.Context(), bson.D{{Key: "replSetStepDown", Value: 1}, {Key: "force", Value: true}}).Err())
-	code, text := f.stop(t)
-	require.Zero(t, code, text)
-	require.Contains(t, text, "EXACTLY RIGHT: 3 of 3 documents")
-	require.Contains(t, text, "; 1 more went with a collection that was dropped, renamed or replaced)")
-	require.Contains(t, text, "5 seen, 5 published, 5 applied")
-	require.NotContains(t, text, "lag -")
 }
 
 // followsUntilReplaced: a collection that is renamed onto the followed one stops the producers, and

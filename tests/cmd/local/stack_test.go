@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -35,12 +36,7 @@ func stackKept(t *testing.T, c command) {
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		line := newLines(out)
-		settings := map[string]string{}
-		for range 6 {
-			name, value := exported(t, line(t))
-			settings[name] = value
-		}
+		settings := exported(t, out, 6)
 		require.Contains(t, settings["SERVICE_BUS_CONNECTION_STRING"], fmt.Sprintf("//127.0.0.1:%d;", ports[1]))
 		require.Contains(t, settings["BLOB_CONNECTION_STRING"], fmt.Sprintf("//127.0.0.1:%d/", ports[3]))
 
@@ -72,14 +68,20 @@ func stackKept(t *testing.T, c command) {
 	}
 }
 
-// exported returns the variable that a shell sets from one line.
-func exported(t *testing.T, line string) (name, value string) {
+// exported returns the variables that a shell sets from so many lines, by name.
+func exported(t *testing.T, out io.Reader, lines int) map[string]string {
 	t.Helper()
-	name, _, found := strings.Cut(strings.TrimPrefix(line, "export "), "=")
-	require.True(t, found, line)
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", line+"\nprintenv "+name).Output()
-	require.NoError(t, err, line)
-	return name, strings.TrimSuffix(string(out), "\n")
+	settings := map[string]string{}
+	read := newLines(out)
+	for range lines {
+		line := read(t)
+		name, _, found := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+		require.True(t, found, line)
+		value, err := exec.CommandContext(t.Context(), "sh", "-c", line+"\nprintenv "+name).Output()
+		require.NoError(t, err, line)
+		settings[name] = strings.TrimSuffix(string(value), "\n")
+	}
+	return settings
 }
 
 // TestTheReadmesApplicationRuns runs the program of the README, word for word, against the stack as

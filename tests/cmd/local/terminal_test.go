@@ -97,9 +97,9 @@ func (c command) makeRun(t *testing.T, th *theirs, collection string, more ...st
 }
 
 // firstContact is what a new user does first, at a terminal: `make run` on a scratch collection
-// that is created, written to, dropped, written to again, renamed away and written to again, while
-// MongoDB elects; then Ctrl-C. The exit code is that of the comparison, and make adds nothing to
-// it.
+// that was dropped and created before, and is written to, dropped, written to again, renamed away
+// and written to again, while MongoDB elects; then Ctrl-C. The exit code is that of the comparison,
+// and make adds nothing to it.
 func firstContact(t *testing.T, c command) {
 	th := newTheirs(t)
 	db := th.client.Database("app")
@@ -114,6 +114,8 @@ func firstContact(t *testing.T, c command) {
 			require.NoError(t, err)
 		}
 	}
+	insert(0)
+	require.NoError(t, scratch.Drop(t.Context()))
 	require.NoError(t, db.CreateCollection(t.Context(), "scratch"))
 	s := sit(t, 80, c.makeRun(t, th, "scratch"))
 	s.until(t, "write to your collection and watch")
@@ -127,7 +129,7 @@ func firstContact(t *testing.T, c command) {
 	require.NoError(t, admin.RunCommand(t.Context(), bson.D{{Key: "renameCollection", Value: "app.scratch"}, {Key: "to", Value: "app.old"}}).Err())
 	s.until(t, "app.scratch was renamed")
 	require.NoError(t, admin.RunCommand(t.Context(), bson.D{{Key: "replSetStepDown", Value: 1}, {Key: "force", Value: true}}).Err())
-	insert(6, 7, 8)
+	insert(5, 6, 7)
 	s.until(t, "applied    8 ")
 	pressed := time.Now()
 	s.press(t, ctrlC)
@@ -137,6 +139,7 @@ func firstContact(t *testing.T, c command) {
 	require.Zero(t, code, text)
 	require.Contains(t, text, "EXACTLY RIGHT: 3 of 3 documents")
 	require.Contains(t, text, "8 seen, 8 published, 8 applied")
+	require.Contains(t, strings.Join(strings.Fields(text), " "), "; 4 more went with a collection that was dropped, renamed or replaced)")
 	for _, line := range lines {
 		require.NotContains(t, line, "Error", "neither the program's nor make's")
 		require.NotRegexp(t, `^  (leader|standby|published) `, line, "a block that was not taken away")

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -36,8 +35,8 @@ func newRecords(s settings) *records {
 func (r *records) committing(batch []workload.Event, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.rec.Commit(workload.Commits(batch, at)...)
 	for _, e := range batch {
-		r.rec.Commit(history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at})
 		if e.Type == poison {
 			r.run.Sick = append(r.run.Sick, checker.Sick{Aggregate: e.AggregateID, Before: e.Version - 1})
 		}
@@ -47,20 +46,6 @@ func (r *records) committing(batch []workload.Event, at time.Time) {
 // last is the _id of the document that the test itself writes into the read model after all
 // services have ended.
 const last = "the last one"
-
-// watch records every change of the read model, through any failure of the server, until ctx ends.
-func (w *world) watch(ctx context.Context, opened func()) {
-	var follower witness.Watcher
-	tick := time.NewTicker(grain)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		err := follower.Follow(ctx, w.collection(w.settings.Projection), opened, w.observe)
-		if ctx.Err() == nil {
-			w.trace("the watcher of the read model continues after: %v", err)
-			<-tick.C
-		}
-	}
-}
 
 // observe records one change of a document.
 func (w *world) observe(change bson.Raw, at time.Time) {

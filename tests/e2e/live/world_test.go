@@ -87,8 +87,7 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 	entities := emulator.Entities()
 	entities.Topics[0].DuplicateDetectionWindow = duplicateWindow
 	entities.Topics[0].Subscriptions[0].LockDuration, entities.Topics[0].Subscriptions[0].MaxDeliveryCount = lockDuration, maxDeliveries
-	servers, err := emulator.New(t.Context(), emulator.Options{ServiceBus: &entities})
-	require.NoError(t, err)
+	servers := emulator.Start(t, emulator.Options{ServiceBus: &entities})
 	w := &world{
 		T: t, settings: s, stack: servers, seeds: seeds(t), records: newRecords(s),
 	}
@@ -100,23 +99,22 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 		w.rec.Accept(witness.Accepted(a))
 		w.checkpoints.Accepted.Add(1)
 	})
-	serving, stopServing := context.WithCancel(context.WithoutCancel(t.Context())) // the servers outlive the services
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := servers.Run(serving); err != nil {
-			t.Errorf("run the servers: %v", err)
-		}
-	})
-	t.Cleanup(func() { stopServing(); running.Wait() })
+	var err error
 	w.client, err = driver.Connect(options.Client().ApplyURI(w.mongo))
 	require.NoError(t, err)
-	watching, stopWatching := context.WithCancel(serving)
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(t.Context()))
 	opened := make(chan struct{})
-	running.Go(func() { w.watch(watching, sync.OnceFunc(func() { close(opened) })) })
+	var watcher sync.WaitGroup
+	watcher.Go(func() {
+		if err := witness.Watch(watching, w.collection(s.Projection), func() { close(opened) }, w.observe); err != nil {
+			t.Error(err)
+		}
+	})
 	<-opened
 	defer func() {
 		stopWatching()
-		_ = w.client.Disconnect(serving)
+		watcher.Wait()
+		_ = w.client.Disconnect(context.WithoutCancel(t.Context()))
 	}()
 	for _, c := range w.producing("server:5672", "server:10000") {
 		require.NoError(t, c.Validate())
@@ -159,9 +157,13 @@ func (w *world) trace(format string, args ...any) {
 // until polls for a condition that no event announces.
 func (w *world) until(what string, so func() bool) {
 	w.Helper()
-	if !w.comes(so) {
-		w.unrest(what)
-		w.Fatalf("not in %s: %s; %s\n%s", patience, what, w.counts(), w.logs())
+	tick := time.NewTicker(grain)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !so(); <-tick.C {
+		if time.Now().After(end) {
+			w.unrest(what)
+			w.Fatalf("not in %s: %s; %s\n%s", patience, what, w.counts(), w.logs())
+		}
 	}
 }
 
@@ -182,18 +184,6 @@ func (w *world) logs() string {
 		}
 	}
 	return all.String()
-}
-
-// comes reports whether the condition is met within the time limit.
-func (w *world) comes(so func() bool) bool {
-	tick := time.NewTicker(grain)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !so(); <-tick.C {
-		if time.Now().After(end) {
-			return false
-		}
-	}
-	return true
 }
 
 // moveOn waits until everything that is committed by now is visible, while the events of another

@@ -7,7 +7,6 @@ package books
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -19,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
 // Entry is one event of the source collection.
@@ -136,7 +136,7 @@ func (o *order) document() bson.M {
 
 // Read adds every event of a collection.
 func (b *Books) Read(ctx context.Context, source *mongo.Collection) error {
-	return each(ctx, source, func(raw bson.Raw) error {
+	return workload.Each(ctx, source, func(raw bson.Raw) error {
 		var e Entry
 		if err := bson.Unmarshal(raw, &e); err != nil {
 			return fmt.Errorf("decode event %s: %w", raw.Lookup("_id"), err)
@@ -190,7 +190,7 @@ func (b *Books) Compare(ctx context.Context, orders, customers *mongo.Collection
 // against calls judge for every document that exists or is expected; nil stands for a missing one.
 func against(ctx context.Context, collection *mongo.Collection, expected map[string]bson.M, judge func(id string, want, got bson.M)) error {
 	seen := map[string]bool{}
-	err := each(ctx, collection, func(raw bson.Raw) error {
+	err := workload.Each(ctx, collection, func(raw bson.Raw) error {
 		var got bson.M
 		if err := bson.Unmarshal(raw, &got); err != nil {
 			return fmt.Errorf("decode document %s: %w", raw.Lookup("_id"), err)
@@ -231,21 +231,4 @@ func compare(want, got bson.M) (differences []string) {
 		}
 	}
 	return differences
-}
-
-func each(ctx context.Context, c *mongo.Collection, fn func(bson.Raw) error) (err error) {
-	cursor, err := c.Find(ctx, bson.D{})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", c.Name(), err)
-	}
-	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
-	for cursor.Next(ctx) {
-		if err := fn(cursor.Current); err != nil {
-			return err
-		}
-	}
-	if err := cursor.Err(); err != nil {
-		return fmt.Errorf("read %s: %w", c.Name(), err)
-	}
-	return nil
 }

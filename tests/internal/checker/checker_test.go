@@ -50,17 +50,29 @@ func good() checker.Run {
 	}
 }
 
-func TestJudgeAcceptsACorrectRun(t *testing.T) {
-	t.Parallel()
-	require.Empty(t, checker.Judge(good()))
+// faults are changes to a run, each with the promise that it breaks.
+type faults map[string]struct {
+	breakIt func(*checker.Run)
+	promise error
+}
+
+// judgeReports requires that a run keeps every promise, and that each fault in it is reported.
+func judgeReports(t *testing.T, run func() checker.Run, all faults) {
+	t.Helper()
+	require.Empty(t, checker.Judge(run()))
+	for name, fault := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := run()
+			fault.breakIt(&r)
+			require.ErrorIs(t, errors.Join(checker.Judge(r)...), fault.promise)
+		})
+	}
 }
 
 func TestJudgeReportsEveryBrokenPromise(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		breakIt func(*checker.Run)
-		promise error
-	}{
+	judgeReports(t, good, faults{
 		"G1: a checkpoint before the acknowledgement": {func(r *checker.Run) { r.Writes[2].Accepted = 0 }, checker.ErrUncovered},
 		"G1: a checkpoint over a gap":                 {func(r *checker.Run) { r.Writes[2].Position = "822" }, checker.ErrUncovered},
 		"G1: a checkpoint goes back":                  {func(r *checker.Run) { r.Writes[4].Position = "820" }, checker.ErrBackwards},
@@ -93,16 +105,7 @@ func TestJudgeReportsEveryBrokenPromise(t *testing.T) {
 			r.Actual = &history.Model{}
 			r.Actual.Put("a", history.Summary{Events: 2, Types: map[string]int64{"T": 2}, FirstOccurredAt: "2", LastOccurredAt: "1", LastType: "T"})
 		}, history.ErrReordered},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := good()
-			test.breakIt(&r)
-			found := checker.Judge(r)
-			require.NotEmpty(t, found)
-			require.ErrorIs(t, errors.Join(found...), test.promise)
-		})
-	}
+	})
 }
 
 func TestAMessageThatWaitedInTheNetworkMayArriveLate(t *testing.T) {
@@ -142,11 +145,7 @@ func dropped() checker.Run {
 
 func TestG5JudgeReportsADropOfTooManyOrTooFewEvents(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, checker.Judge(dropped()))
-	for name, test := range map[string]struct {
-		breakIt func(*checker.Run)
-		promise error
-	}{
+	judgeReports(t, dropped, faults{
 		"what follows is given up too": {func(r *checker.Run) { r.Observed = r.Observed[:1] }, history.ErrLost},
 		"the poison is applied": {func(r *checker.Run) {
 			r.Observed = []history.Observation{{Aggregate: "a", Events: 1, Position: "821"}, {Aggregate: "a", Events: 2, Position: "822"}}
@@ -155,26 +154,15 @@ func TestG5JudgeReportsADropOfTooManyOrTooFewEvents(t *testing.T) {
 			r.Actual = &history.Model{}
 			r.Actual.Fold("a", 1, "T", "1")
 		}, history.ErrReordered},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := dropped()
-			test.breakIt(&r)
-			require.ErrorIs(t, errors.Join(checker.Judge(r)...), test.promise)
-		})
-	}
+	})
 }
 
 func TestG5JudgeReportsPoisonThatDoesNotBlockItsAggregate(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, checker.Judge(poisoned()))
 	r := poisoned()
 	r.Replayed, r.Observed, r.Expected, r.Actual = false, []history.Observation{}, nil, nil
 	require.Empty(t, checker.Judge(r), "and is not replayed")
-	for name, test := range map[string]struct {
-		breakIt func(*checker.Run)
-		promise error
-	}{
+	judgeReports(t, poisoned, faults{
 		"a later event is applied":       {func(r *checker.Run) { r.ObservedBefore = 1 }, checker.ErrPoison},
 		"a later event is not set aside": {func(r *checker.Run) { r.Aside = r.Aside[:1] }, checker.ErrPoison},
 		"set aside in a wrong order":     {func(r *checker.Run) { r.Aside[0], r.Aside[1] = r.Aside[1], r.Aside[0] }, checker.ErrPoison},
@@ -185,14 +173,7 @@ func TestG5JudgeReportsPoisonThatDoesNotBlockItsAggregate(t *testing.T) {
 		}, checker.ErrSkipped},
 		"another aggregate is held up":        {func(r *checker.Run) { r.ExpectedBefore.Fold("b", 1, "T", "1") }, history.ErrLost},
 		"nothing of it is applied in the end": {func(r *checker.Run) { r.Observed = []history.Observation{} }, history.ErrLost},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := poisoned()
-			test.breakIt(&r)
-			require.ErrorIs(t, errors.Join(checker.Judge(r)...), test.promise)
-		})
-	}
+	})
 }
 
 // A leader sends event 3 and is killed, the history is lost before a leader sends it again, and the

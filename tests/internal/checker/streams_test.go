@@ -1,7 +1,6 @@
 package checker_test
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -34,24 +33,13 @@ func twoStreams() checker.Run {
 
 func TestG1G4EachStreamIsJudgedByItsOwnCheckpoint(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, checker.Judge(twoStreams()))
-	for name, test := range map[string]struct {
-		breakIt func(*checker.Run)
-		promise error
-	}{
+	judgeReports(t, twoStreams, faults{
 		"a checkpoint before its stream's acknowledgement": {func(r *checker.Run) { r.Writes[6].Accepted = 3 }, checker.ErrUncovered},
 		"a checkpoint goes back":                           {func(r *checker.Run) { r.Writes[6].Position = "809" }, checker.ErrBackwards},
 		"an epoch again":                                   {func(r *checker.Run) { r.Writes[6].LeaseID = "l8" }, checker.ErrEpoch},
 		"sent in the other stream's epoch":                 {func(r *checker.Run) { r.Accepted[3].Epoch = 1 }, checker.ErrUnfenced},
 		"sent on a write of the other stream's checkpoint": {func(r *checker.Run) { r.Writes[5].Began = after(9 * time.Second) }, checker.ErrUnfenced},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := twoStreams()
-			test.breakIt(&r)
-			require.ErrorIs(t, errors.Join(checker.Judge(r)...), test.promise)
-		})
-	}
+	})
 }
 
 // sharedPoison is a run that keeps every promise. Two streams carry the events of one aggregate,
@@ -92,7 +80,6 @@ func sharedPoison() checker.Run {
 
 func TestG5PoisonInOneOfTwoStreamsBlocksInTheBrokersOrder(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, checker.Judge(sharedPoison()))
 	r := sharedPoison()
 	visible, rank := r.Visible(), r.Ranks()
 	var seen []bool
@@ -107,10 +94,7 @@ func TestG5PoisonInOneOfTwoStreamsBlocksInTheBrokersOrder(t *testing.T) {
 	require.False(t, r.Visible()(r.Committed[0]))
 	require.True(t, r.Visible()(r.Committed[2]))
 
-	for name, test := range map[string]struct {
-		breakIt func(*checker.Run)
-		promise error
-	}{
+	judgeReports(t, sharedPoison, faults{
 		"what the broker took behind it is applied": {func(r *checker.Run) {
 			r.Observed = append(r.Observed, history.Observation{Aggregate: "a", Events: 2, Position: "822"})
 			r.ObservedBefore = 2
@@ -122,14 +106,7 @@ func TestG5PoisonInOneOfTwoStreamsBlocksInTheBrokersOrder(t *testing.T) {
 		"what the broker took before it is not applied": {func(r *checker.Run) { r.Observed = []history.Observation{} }, history.ErrLost},
 		"the other stream's is not set aside":           {func(r *checker.Run) { r.Aside = r.Aside[:1] }, checker.ErrPoison},
 		"what came before it is set aside":              {func(r *checker.Run) { r.Aside[1].MessageID = "m1" }, checker.ErrPoison},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := sharedPoison()
-			test.breakIt(&r)
-			require.ErrorIs(t, errors.Join(checker.Judge(r)...), test.promise)
-		})
-	}
+	})
 }
 
 // An event of one stream that is abandoned is distinguished from the event of the other stream with

@@ -83,6 +83,17 @@ func (s *Slot) LastStatus() Status {
 	return s.status
 }
 
+// Leader returns the producer that leads and reads according to its own fresh status. If two claim
+// to lead, the one with the later epoch does.
+func Leader[S interface{ Status() (Status, bool) }](producers []S) (leader S, status Status, ok bool) {
+	for _, p := range producers {
+		if s, fresh := p.Status(); fresh && s.Leads() && s.Epoch > status.Epoch {
+			leader, status, ok = p, s, true
+		}
+	}
+	return leader, status, ok
+}
+
 // poll asks the process for its status until ctx or the process ends.
 func (s *Slot) poll(ctx context.Context, p *process) {
 	transport := &http.Transport{DialContext: s.Dial}

@@ -32,6 +32,7 @@ type Way struct {
 	mu   sync.Mutex          // guards everything below
 	trap *Trap               // nil: everything passes
 	open map[net.Conn]Server // the connections of the service
+	away Server              // it cannot be reached; empty: every server can
 }
 
 // Listener opens a listener for a server.
@@ -85,11 +86,23 @@ func (w *Way) Cut(server Server) {
 	}
 }
 
+// Away cuts the connections to a server, as Cut does, and every new one, until another server is
+// away; with an empty name none is.
+func (w *Way) Away(server Server) {
+	w.mu.Lock()
+	w.away = server
+	w.mu.Unlock()
+	w.Cut(server)
+}
+
 // connected keeps a connection of the service until the function that it returns is called.
 func (w *Way) connected(c net.Conn, server Server) (disconnected func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open[c] = server
+	if w.away == server {
+		c.Close()
+	}
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -18,8 +19,10 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
+	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
 // Accepted returns the record of a message that the broker has just accepted.
@@ -89,6 +92,31 @@ func (w *Watcher) Follow(ctx context.Context, c *mongo.Collection, opened func()
 		each(stream.Current, at)
 	}
 	return stream.Err()
+}
+
+// failures is how often in a row a stream may fail, in a quarter of a minute at least, before Watch
+// gives it up.
+const failures = 20
+
+// Watch calls each with every change of a collection, through any failure of the server, until ctx
+// ends; then it returns nil. opened is called once, when the stream is open for the first time.
+func Watch(ctx context.Context, c *mongo.Collection, opened func(), each func(change bson.Raw, at time.Time)) error {
+	var w Watcher
+	opened = sync.OnceFunc(opened)
+	backoff := retry.Backoff{Initial: 20 * time.Millisecond, Max: time.Second}
+	for {
+		err := w.Follow(ctx, c, opened, func(change bson.Raw, at time.Time) {
+			backoff.Reset()
+			each(change, at)
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case backoff.Attempts() > failures:
+			return fmt.Errorf("watch %s: %w", c.Name(), err)
+		}
+		_ = backoff.Wait(ctx) // the end of ctx ends Follow, too
+	}
 }
 
 // Timeline returns the record of a change of a timeline; ok is false if the change is not about a
@@ -177,27 +205,19 @@ func guestIn(guests bson.Raw) (stream, position string) {
 }
 
 // ReadTimeline reads a timeline read model, without the stubs of parked aggregates.
-func ReadTimeline(ctx context.Context, c *mongo.Collection) (m *history.Model, err error) {
-	cursor, err := c.Find(ctx, bson.D{})
-	if err != nil {
-		return nil, fmt.Errorf("read timeline: %w", err)
-	}
-	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
-	m = &history.Model{}
-	for cursor.Next(ctx) {
-		if stub, _ := cursor.Current.Lookup(projection.GuardField, "empty").BooleanOK(); stub {
-			continue // to the projection this document does not exist
+func ReadTimeline(ctx context.Context, c *mongo.Collection) (*history.Model, error) {
+	m := &history.Model{}
+	return m, workload.Each(ctx, c, func(document bson.Raw) error {
+		if stub, _ := document.Lookup(projection.GuardField, "empty").BooleanOK(); stub {
+			return nil // to the projection this document does not exist
 		}
-		id, ok := envelope.Text(cursor.Current.Lookup("_id"))
+		id, ok := envelope.Text(document.Lookup("_id"))
 		if !ok {
-			return nil, fmt.Errorf("read timeline: one has the _id %s", cursor.Current.Lookup("_id"))
+			return fmt.Errorf("read timeline: one has the _id %s", document.Lookup("_id"))
 		}
-		m.Put(id, summary(cursor.Current)) // an _id is unique
-	}
-	if err := cursor.Err(); err != nil {
-		return nil, fmt.Errorf("read timeline: %w", err)
-	}
-	return m, nil
+		m.Put(id, summary(document)) // an _id is unique
+		return nil
+	})
 }
 
 func summary(document bson.Raw) history.Summary {

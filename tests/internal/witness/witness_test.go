@@ -52,3 +52,18 @@ func TestTheStreamOfAChangedPositionIsRecognised(t *testing.T) {
 		})
 	}
 }
+
+func TestChangesThatAreNoCount(t *testing.T) {
+	t.Parallel()
+	for change, want := range map[string]history.Observation{
+		`{"operationType":"update","documentKey":{"_id":"a"},"updateDescription":{"updatedFields":{"_sluice.position":"8202"}}}`: {Aggregate: "a", Events: -1, Position: "8202"},
+		`{"operationType":"delete","documentKey":{"_id":"a"}}`:                                                                   {Aggregate: "a"},
+		`{"operationType":"drop"}`: {},
+	} {
+		var raw bson.Raw
+		require.NoError(t, bson.UnmarshalExtJSON([]byte(change), false, &raw))
+		o, ok := witness.Timeline(raw, time.Time{})
+		require.Equal(t, want, o, change)
+		require.Equal(t, want.Aggregate != "", ok, change)
+	}
+}

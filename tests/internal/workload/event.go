@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
 // Event is one event of an aggregate, in the form of an input line.
@@ -37,6 +40,15 @@ func (e Event) Document() (bson.D, error) {
 		return nil, fmt.Errorf("convert data of event %d of %s: %w", e.Version, e.AggregateID, err)
 	}
 	return append(d, bson.E{Key: "data", Value: data}), nil
+}
+
+// Commits returns the records of events that are inserted.
+func Commits(batch []Event, at time.Time) []history.Commit {
+	commits := make([]history.Commit, len(batch))
+	for i, e := range batch {
+		commits[i] = history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at}
+	}
+	return commits
 }
 
 // fromJSON converts plain JSON, and not Extended JSON: a field that happens to be called $date is

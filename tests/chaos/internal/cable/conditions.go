@@ -1,9 +1,7 @@
 package cable
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 )
 
@@ -18,27 +16,6 @@ type Conditions struct {
 	// Late is the share of packets that take LateBy longer, so that later ones overtake them.
 	Late   float64
 	LateBy time.Duration
-}
-
-// String describes the conditions in words.
-func (c Conditions) String() string {
-	if c.Cut {
-		return "cut"
-	}
-	var words []string
-	if c.Delay > 0 {
-		words = append(words, fmt.Sprintf("%s of delay", c.Delay))
-	}
-	if c.Loss > 0 {
-		words = append(words, fmt.Sprintf("%g %% lost", c.Loss*100))
-	}
-	if c.Late > 0 {
-		words = append(words, fmt.Sprintf("%g %% late by %s", c.Late*100, c.LateBy))
-	}
-	if len(words) == 0 {
-		return "good"
-	}
-	return strings.Join(words, ", ")
 }
 
 // fate is the outcome of one packet.

@@ -21,6 +21,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/prometheus/procfs"
 )
 
 // ErrUnavailable means that namespaces cannot be created on this machine.
@@ -155,20 +157,15 @@ func command() (string, error) {
 // owner returns a process as it appears in names: its id, and its start time, because ids are
 // reused.
 func owner(pid int) (string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return "", fmt.Errorf("find process %d: %w", pid, err)
 	}
-	// proc(5): the command is in parentheses and may contain any character; starttime is the 22nd
-	// field, the 20th after the command.
-	_, rest, _ := strings.Cut(string(text), ") ")
-	for ; strings.Contains(rest, ") "); _, rest, _ = strings.Cut(rest, ") ") {
+	stat, err := p.Stat()
+	if err != nil {
+		return "", fmt.Errorf("find when process %d started: %w", pid, err)
 	}
-	fields := strings.Fields(rest)
-	if len(fields) < 20 {
-		return "", fmt.Errorf("find when process %d started: /proc has %d fields", pid, len(fields))
-	}
-	return fmt.Sprintf("%d-%s", pid, fields[19]), nil
+	return fmt.Sprintf("%d-%d", pid, stat.Starttime), nil
 }
 
 // removeStale removes the namespaces of processes that have ended.

@@ -53,20 +53,14 @@ func TestReportHasExactlyTheFieldsOfTheContract(t *testing.T) {
 	golden(t, "report.json", got)
 }
 
-func TestSummaryOfSuccess(t *testing.T) {
+func TestSummariesOfSuccessAndFailure(t *testing.T) {
 	t.Parallel()
-	require.True(t, sample().OK())
-	var b bytes.Buffer
-	sample().Summary(&b)
-	golden(t, "right.txt", b.Bytes())
-}
-
-func TestSummaryOfFailure(t *testing.T) {
-	t.Parallel()
-	require.False(t, wrong().OK())
-	var b bytes.Buffer
-	wrong().Summary(&b)
-	golden(t, "wrong.txt", b.Bytes())
+	for name, o := range map[string]report.Outcome{"right": sample(), "wrong": wrong()} {
+		require.Equal(t, name == "right", o.OK())
+		var b bytes.Buffer
+		o.Summary(&b)
+		golden(t, name+".txt", b.Bytes())
+	}
 }
 
 func TestAFailedRunWithARightReadModelReportsBoth(t *testing.T) {

@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -69,7 +68,7 @@ func (r *runner) fillSource(ctx context.Context, data *data) error {
 	r.event(fmt.Sprintf("inserting %d events that are there before the producers", r.options.Before))
 	loader := workload.Loader{Collection: data.source, Sending: func(batch []workload.Event, _ time.Time) {
 		if r.options.BeginWithSnapshot { // they are published, and judged with the others
-			r.commit(batch, time.Now())
+			r.rec.Commit(workload.Commits(batch, time.Now())...)
 			return
 		}
 		for _, e := range batch {
@@ -133,8 +132,7 @@ func (r *runner) readProgress(ctx context.Context) {
 			Changed    time.Time `json:"changed"`
 		} `json:"build"`
 	}
-	text, err := r.command(ctx, "status", "--json")
-	if err != nil || json.Unmarshal([]byte(text), &status) != nil || status.Build == nil {
+	if r.ask(ctx, &status, "status", "--json") != nil || status.Build == nil {
 		return // the next reading may succeed
 	}
 	b := status.Build

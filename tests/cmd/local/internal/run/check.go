@@ -3,8 +3,6 @@ package run
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -145,10 +143,7 @@ func (r *runner) compare(ctx context.Context, data *data) (c history.Comparison,
 	if r.options.Expected != nil {
 		return history.Compare(r.options.Expected, actual), actual.Events(), "the timeline against --expect", nil
 	}
-	expected := &history.Model{}
-	err = workload.Scan(ctx, data.source, func(s workload.Stored) {
-		expected.Fold(s.AggregateID, s.Version, s.Type, s.OccurredAt)
-	})
+	expected, err := workload.Timeline(ctx, data.source)
 	if err != nil {
 		return c, 0, "", err
 	}
@@ -160,7 +155,7 @@ func compareMirror(ctx context.Context, data *data) (c history.Comparison, appli
 	ids := map[string]bson.RawValue{}
 	read := func(collection *mongo.Collection) (*history.Documents, error) {
 		documents := &history.Documents{}
-		err := each(ctx, collection, func(document bson.Raw) error {
+		return documents, workload.Each(ctx, collection, func(document bson.Raw) error {
 			id := document.Lookup("_id")
 			key := source.Text(id)
 			ids[key] = bson.RawValue{Type: id.Type, Value: slices.Clone(id.Value)}
@@ -171,10 +166,6 @@ func compareMirror(ctx context.Context, data *data) (c history.Comparison, appli
 			documents.Add(aggregate, key, sha256.Sum256(document))
 			return nil
 		})
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", collection.Name(), err)
-		}
-		return documents, nil
 	}
 	copied := data.readModel.Collection(flags.Mirror)
 	expected, err := read(data.source)
@@ -187,18 +178,4 @@ func compareMirror(ctx context.Context, data *data) (c history.Comparison, appli
 	}
 	explain := func(key string) string { return source.Explain(ctx, data.source, copied, ids[key]) }
 	return history.CompareDocuments(expected, actual, explain), int64(actual.Len()), nil
-}
-
-func each(ctx context.Context, c *mongo.Collection, fn func(bson.Raw) error) (err error) {
-	cursor, err := c.Find(ctx, bson.D{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cursor.Close(context.WithoutCancel(ctx))) }()
-	for cursor.Next(ctx) {
-		if err := fn(cursor.Current); err != nil {
-			return err
-		}
-	}
-	return cursor.Err()
 }

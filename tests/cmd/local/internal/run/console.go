@@ -297,26 +297,26 @@ func (r *runner) pressed(ctx context.Context) error {
 
 // parkedList is `parked list`.
 func (r *runner) parkedList(ctx context.Context) (parked []console.Parked, err error) {
-	text, err := r.command(ctx, "parked", "list", "--json")
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal([]byte(text), &parked); err != nil {
-		return nil, fmt.Errorf("read the parked aggregates: %w", err)
-	}
-	return parked, nil
+	err = r.ask(ctx, &parked, "parked", "list", "--json")
+	return parked, err
 }
 
 // parkedShow is `parked show`.
 func (r *runner) parkedShow(ctx context.Context, aggregate string) (parked console.Parked, err error) {
-	text, err := r.command(ctx, "parked", "show", "--json", "--", aggregate)
+	err = r.ask(ctx, &parked, "parked", "show", "--json", "--", aggregate)
+	return parked, err
+}
+
+// ask decodes what a command of the projector prints as JSON.
+func (r *runner) ask(ctx context.Context, answer any, words ...string) error {
+	text, err := r.command(ctx, words...)
 	if err != nil {
-		return parked, err
+		return err
 	}
-	if err := json.Unmarshal([]byte(text), &parked); err != nil {
-		return parked, fmt.Errorf("read the parked aggregate: %w", err)
+	if err := json.Unmarshal([]byte(text), answer); err != nil {
+		return fmt.Errorf("read what projector %s prints: %w", words[0], err)
 	}
-	return parked, nil
+	return nil
 }
 
 // command runs a command of the projector, with the settings of the projectors, and returns what it

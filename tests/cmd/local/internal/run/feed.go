@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
-	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
@@ -27,7 +26,7 @@ func (r *runner) load(ctx context.Context, data *data) error {
 		Allowed:    func() int64 { return r.allowed(total) },
 		Sending: func(batch []workload.Event, at time.Time) {
 			r.firstSent.CompareAndSwap(0, at.UnixNano())
-			r.commit(batch, at)
+			r.rec.Commit(workload.Commits(batch, at)...)
 		},
 	}
 	inserted, err := loader.Run(ctx, events)
@@ -39,15 +38,6 @@ func (r *runner) load(ctx context.Context, data *data) error {
 	}
 	r.event(fmt.Sprintf("all %d events are inserted", inserted))
 	return nil
-}
-
-// commit records events that are inserted.
-func (r *runner) commit(batch []workload.Event, at time.Time) {
-	commits := make([]history.Commit, len(batch))
-	for i, e := range batch {
-		commits[i] = history.Commit{Aggregate: e.AggregateID, Version: e.Version, At: at}
-	}
-	r.rec.Commit(commits...)
 }
 
 // events are what is inserted, and how many; 0: without end.

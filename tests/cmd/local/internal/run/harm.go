@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
@@ -171,7 +172,7 @@ func (r *runner) takeLeader(ctx context.Context, a chaos.Action, later *errgroup
 	if a.Kind == chaos.CrashLeader {
 		strike = slot.Crash
 	}
-	r.event(fmt.Sprintf("%s: %s to %s, epoch %d", a.Kind, signalName(signal), before.Instance, before.Epoch))
+	r.event(fmt.Sprintf("%s: %s to %s, epoch %d", a.Kind, unix.SignalName(signal), before.Instance, before.Epoch))
 	r.failovers.begin(before.Epoch)
 	at, atElapsed := time.Now(), r.elapsed()
 	r.rec.LeaderLost(at)
@@ -202,12 +203,6 @@ func (r *runner) pressedOne(ctx context.Context, a chaos.Action) error {
 	var later errgroup.Group
 	err := r.takeLeader(ctx, a, &later)
 	return errors.Join(err, later.Wait())
-}
-
-func signalName(s syscall.Signal) string {
-	return map[syscall.Signal]string{
-		syscall.SIGKILL: "SIGKILL", syscall.SIGTERM: "SIGTERM", syscall.SIGSTOP: "SIGSTOP", syscall.SIGCONT: "SIGCONT",
-	}[s]
 }
 
 // someLeader returns the leader, or waits for the next one.

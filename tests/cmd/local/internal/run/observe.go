@@ -1,14 +1,11 @@
 package run
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
@@ -69,21 +66,15 @@ func raise(most *float64, s *child.Slot) {
 // residentMB is a process's resident memory in MiB; 0 where the system does not say (it is Linux
 // that does).
 func residentMB(pid int) float64 {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
-			kb, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-			if err != nil {
-				return 0
-			}
-			return kb / 1024
-		}
+	status, err := p.NewStatus()
+	if err != nil {
+		return 0
 	}
-	return 0
+	return float64(status.VmRSS) / (1 << 20)
 }
 
 // show keeps the live view up to date until ctx ends.

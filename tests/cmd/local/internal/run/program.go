@@ -59,10 +59,7 @@ func (r *runner) compareProgram(ctx context.Context) (c history.Comparison, chec
 	counts := r.rec.Counts()
 	c.Lost = counts.Committed - counts.Visible
 	var found struct{ Documents int }
-	text, err := r.command(ctx, "verify", "--json")
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &found)
-	}
+	err := r.ask(ctx, &found, "verify", "--json")
 	c.Aggregates, c.Right = found.Documents, found.Documents
 	if err != nil {
 		c.Mismatches, c.Differences = 1, []string{err.Error()}

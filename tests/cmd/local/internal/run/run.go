@@ -51,7 +51,6 @@ type runner struct {
 
 	started   time.Time
 	watched   chan struct{} // closed when our own change stream is open
-	watching  sync.Once     // closes it
 	firstSent atomic.Int64  // unix nanoseconds of the first insert; 0 before
 	loaded    atomic.Bool
 	failovers failovers

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +85,7 @@ func (r *runner) slot(program, service string, i int, common []string, own ...st
 		Name:        fmt.Sprintf("%s-%d", service, i+1),
 		Program:     program,
 		LogDir:      r.logs,
-		Env:         append(append([]string(nil), common...), own...),
+		Env:         slices.Concat(common, own),
 		OnEvent:     r.event,
 		GiveUpAfter: sameError,
 	}
@@ -94,9 +95,7 @@ func (r *runner) slot(program, service string, i int, common []string, own ...st
 	return slot
 }
 
-func (r *runner) slots() []*child.Slot {
-	return append(append([]*child.Slot(nil), r.producers...), r.projectors...)
-}
+func (r *runner) slots() []*child.Slot { return slices.Concat(r.producers, r.projectors) }
 
 func (r *runner) slotRuns() []func(context.Context) error {
 	var runs []func(context.Context) error
@@ -112,15 +111,9 @@ func (r *runner) slotRuns() []func(context.Context) error {
 	return runs
 }
 
-// leader is the producer that leads and reads, by its own fresh word. Of two that say so the later
-// epoch is right.
+// leader is the producer that leads and reads.
 func (r *runner) leader() (slot *child.Slot, status child.Status, ok bool) {
-	for _, s := range r.producers {
-		if st, fresh := s.Status(); fresh && st.Leads() && st.Epoch > status.Epoch {
-			slot, status, ok = s, st, true
-		}
-	}
-	return slot, status, ok
+	return child.Leader(r.producers)
 }
 
 // healthy reports whether every service answers.
@@ -129,12 +122,7 @@ func (r *runner) healthy() bool {
 	if r.before.building() {
 		expected = r.producers
 	}
-	for _, s := range expected {
-		if _, fresh := s.Status(); !fresh {
-			return false
-		}
-	}
-	return true
+	return absent(expected) == ""
 }
 
 var errNoLeader = errors.New("no producer became leader with an open change stream")

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
 const (
@@ -114,16 +116,16 @@ func (r *runner) missing() string {
 	if !r.failovers.done() {
 		part("not all harm of --chaos is over")
 	}
-	if absent := r.absent(); absent != "" {
-		part("%s", absent)
+	if silent := absent(r.slots()); silent != "" {
+		part("%s", silent)
 	}
 	return strings.Join(parts, "; ")
 }
 
-// absent names the services that do not answer; it is empty if all do.
-func (r *runner) absent() string {
+// absent names those services that do not answer; it is empty if all do.
+func absent(services []*child.Slot) string {
 	var names []string
-	for _, s := range r.slots() {
+	for _, s := range services {
 		if _, fresh := s.Status(); !fresh {
 			names = append(names, s.Name)
 		}
@@ -162,8 +164,8 @@ func (r *runner) firstLetter() string {
 // awaited describes what a run waits for before it begins.
 func (r *runner) awaited() string {
 	var parts []string
-	if absent := r.absent(); absent != "" {
-		parts = append(parts, absent)
+	if silent := absent(r.slots()); silent != "" {
+		parts = append(parts, silent)
 	}
 	if _, _, ok := r.leader(); !ok {
 		parts = append(parts, "no producer leads with an open change stream")

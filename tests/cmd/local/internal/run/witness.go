@@ -2,13 +2,11 @@ package run
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
@@ -24,31 +22,10 @@ func (r *runner) accepted(a servicebus.Accepted) {
 	}
 }
 
-// watch follows the read model by a change stream of our own until ctx ends, through any failure of
-// the server.
+// watch follows the read model by a change stream of our own until ctx ends.
 func (r *runner) watch(data *data) func(context.Context) error {
-	collection := data.readModel.Collection(r.witnessIn)
 	return func(ctx context.Context) error {
-		var follower witness.Watcher
-		backoff := retry.Backoff{Initial: 20 * time.Millisecond, Max: time.Second}
-		for ctx.Err() == nil {
-			seen := false
-			err := follower.Follow(ctx, collection, func() { r.watching.Do(func() { close(r.watched) }) }, func(change bson.Raw, at time.Time) {
-				seen = true
-				r.observe(change, at)
-			})
-			if ctx.Err() != nil {
-				return nil
-			}
-			if seen {
-				backoff.Reset()
-			}
-			if backoff.Attempts() > 20 {
-				return fmt.Errorf("watch the read model: %w", err)
-			}
-			_ = backoff.Wait(ctx) // the loop's condition sees the end of ctx
-		}
-		return nil
+		return witness.Watch(ctx, data.readModel.Collection(r.witnessIn), func() { close(r.watched) }, r.observe)
 	}
 }
 

@@ -20,44 +20,6 @@ func raw(t *testing.T, json string) bson.Raw {
 	return d
 }
 
-func TestTheReadModelsChangesAreReadInEveryForm(t *testing.T) {
-	t.Parallel()
-	at := time.Unix(1, 0)
-	for name, test := range map[string]struct {
-		change string
-		want   []history.Observation
-	}{
-		"insert": {
-			`{"operationType":"insert","documentKey":{"_id":"a"},"fullDocument":{"_id":"a","events":{"$numberLong":"3"},"_sluice":{"position":"8201"}}}`,
-			[]history.Observation{{Aggregate: "a", Events: 3, Position: "8201", At: at}},
-		},
-		"update of single fields": {
-			`{"operationType":"update","documentKey":{"_id":"a"},"updateDescription":{"updatedFields":{"events":4,"_sluice.position":"8202"}}}`,
-			[]history.Observation{{Aggregate: "a", Events: 4, Position: "8202", At: at}},
-		},
-		"update of the whole guard": {
-			`{"operationType":"update","documentKey":{"_id":"a"},"updateDescription":{"updatedFields":{"events":4,"_sluice":{"position":"8202"}}}}`,
-			[]history.Observation{{Aggregate: "a", Events: 4, Position: "8202", At: at}},
-		},
-		"update of the position alone": {
-			`{"operationType":"update","documentKey":{"_id":"a"},"updateDescription":{"updatedFields":{"_sluice.position":"8202"}}}`,
-			[]history.Observation{{Aggregate: "a", Events: -1, Position: "8202", At: at}},
-		},
-		"delete": {
-			`{"operationType":"delete","documentKey":{"_id":"a"}}`,
-			[]history.Observation{{Aggregate: "a", Events: 0, At: at}},
-		},
-		"not of a document": {`{"operationType":"drop"}`, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := &runner{options: flags.Options{Projection: flags.Timeline}, rec: history.NewRecorder()}
-			r.observe(raw(t, test.change), at)
-			require.Equal(t, test.want, r.rec.History().Observed)
-		})
-	}
-}
-
 func TestAMirroredEventIsSeenOnce(t *testing.T) {
 	t.Parallel()
 	r := &runner{options: flags.Options{Projection: flags.Mirror}, rec: history.NewRecorder()}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
@@ -192,7 +193,7 @@ func Block(v console.View, rate float64, columns int) []string {
 	if p.P50MS != nil && p.P99MS != nil {
 		lines = append(lines, row("latency", fmt.Sprintf("p50 %.1f ms, p99 %.1f ms", *p.P50MS, *p.P99MS)))
 	}
-	sessions := fmt.Sprintf("%s on %s", known(p.SessionsHeld), count(len(p.Replicas), "projector"))
+	sessions := fmt.Sprintf("%s on %s", known(p.SessionsHeld), commandline.Count(len(p.Replicas), "projector"))
 	if columns < narrow {
 		lines = append(lines, row("lag", fmt.Sprint(lag(run))), row("sessions", sessions), row("parked", known(p.Parked)), row("dead", known(v.Queue.Dead())))
 	} else {
@@ -267,13 +268,6 @@ func clock(d time.Duration) string {
 		return strings.Repeat(" ", 8)
 	}
 	return fmt.Sprintf("%7.1fs", d.Seconds())
-}
-
-func count(n int, unit string) string {
-	if n != 1 {
-		unit += "s"
-	}
-	return fmt.Sprintf("%d %s", n, unit)
 }
 
 func known(n *int64) string {
