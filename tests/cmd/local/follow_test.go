@@ -119,6 +119,7 @@ var reading = []string{
 // followed is a run that follows a collection.
 type followed struct {
 	cmd  *exec.Cmd
+	pipe io.Closer // its output
 	out  *bufio.Scanner
 	text strings.Builder
 }
@@ -132,7 +133,7 @@ func (c command) follow(t *testing.T, th *theirs, collection string, args ...str
 	require.NoError(t, err)
 	f.cmd.Stderr = f.cmd.Stdout
 	require.NoError(t, f.cmd.Start())
-	f.out = bufio.NewScanner(out)
+	f.pipe, f.out = out, bufio.NewScanner(out)
 	f.until(t, "write to your collection")
 	return f
 }
@@ -252,21 +253,13 @@ func followsWithoutAReader(t *testing.T, c command) {
 	_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 0}})
 	require.NoError(t, err)
 	report := filepath.Join(t.TempDir(), "report.json")
-	cmd := c.command(t, "--follow", "--report", report)
-	cmd.Env = append(cmd.Env, th.env("orders")...)
-	reader, writer, err := os.Pipe()
-	require.NoError(t, err)
-	cmd.Stdout = writer
-	require.NoError(t, cmd.Start())
-	require.NoError(t, writer.Close())
-	f := &followed{cmd: cmd, out: bufio.NewScanner(reader)}
-	f.until(t, "write to your collection")
+	f := c.follow(t, th, "orders", "--report", report)
 	_, err = orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
 	require.NoError(t, err)
 	f.until(t, "applied 1")
-	require.NoError(t, reader.Close())
-	require.NoError(t, cmd.Wait(), "the run ends as if it was interrupted")
-	requireNothingLeft(t, cmd)
+	require.NoError(t, f.pipe.Close())
+	require.NoError(t, f.cmd.Wait(), "the run ends as if it was interrupted")
+	requireNothingLeft(t, f.cmd)
 	text, err := os.ReadFile(report)
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"aggregates": 1`)

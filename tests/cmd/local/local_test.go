@@ -13,12 +13,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
@@ -153,16 +153,12 @@ func children(t *testing.T, cmd *exec.Cmd) (pids []int) {
 	t.Helper()
 	dir := tempDir(cmd)
 	require.NotEmpty(t, dir)
-	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	all, err := procfs.AllProcs()
 	require.NoError(t, err)
-	for _, link := range links {
-		program, err := os.Readlink(link)
-		if err != nil || !strings.HasPrefix(program, dir) {
-			continue // another's, or one that has just ended
+	for _, p := range all {
+		if program, err := p.Executable(); err == nil && strings.HasPrefix(program, dir) { // else it has just ended
+			pids = append(pids, p.PID)
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
-		require.NoError(t, err)
-		pids = append(pids, pid)
 	}
 	return pids
 }

@@ -1,7 +1,6 @@
 package cable
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"slices"
+	"sort"
 	"sync"
 	"time"
 )
@@ -38,8 +39,7 @@ type lane struct {
 	// flows are the connections that had packets; the value is true if the connection is forgotten.
 	flows  map[flow]bool
 	counts Counts
-	queue  queue
-	put    int64
+	queue  []packet      // by when they are due, and then by arrival
 	filled chan struct{} // receives a value when the queue has a new first packet
 }
 
@@ -137,9 +137,10 @@ func (l *lane) take(p []byte, now time.Time) {
 	case passes:
 		l.counts.Passed++
 	}
-	l.put++
-	heap.Push(&l.queue, packet{bytes: p, due: now.Add(after), number: l.put})
-	if l.queue[0].number == l.put {
+	due := now.Add(after)
+	at := sort.Search(len(l.queue), func(i int) bool { return l.queue[i].due.After(due) })
+	l.queue = slices.Insert(l.queue, at, packet{p, due})
+	if at == 0 {
 		select {
 		case l.filled <- struct{}{}:
 		default: // it already has a value
@@ -181,36 +182,14 @@ func (l *lane) next(now time.Time) (due []byte, wait time.Duration) {
 	if wait := l.queue[0].due.Sub(now); wait > 0 {
 		return nil, wait
 	}
-	first, _ := heap.Pop(&l.queue).(packet) // the heap holds only packets
-	return first.bytes, 0
+	due = l.queue[0].bytes
+	l.queue[0] = packet{}
+	l.queue = l.queue[1:]
+	return due, 0
 }
 
 // packet is a packet in flight.
 type packet struct {
-	bytes  []byte
-	due    time.Time
-	number int64
-}
-
-// queue is a heap of packets, ordered by when they are due, and then by arrival.
-type queue []packet
-
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	if q[i].due.Equal(q[j].due) {
-		return q[i].number < q[j].number
-	}
-	return q[i].due.Before(q[j].due)
-}
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any) {
-	p, _ := x.(packet) // the heap holds only packets
-	*q = append(*q, p)
-}
-
-func (q *queue) Pop() any {
-	last := (*q)[len(*q)-1]
-	(*q)[len(*q)-1] = packet{}
-	*q = (*q)[:len(*q)-1]
-	return last
+	bytes []byte
+	due   time.Time
 }

@@ -320,14 +320,9 @@ func (o *Options) readFiles(input, expect, serviceBusConfig string) (problems []
 			problems = append(problems, "--servicebus-config: "+err.Error())
 		}
 	}
-	if o.Snapshot != "" {
-		if info, err := os.Stat(filepath.Dir(o.Snapshot)); err != nil || !info.IsDir() {
-			problems = append(problems, fmt.Sprintf("--mongo-snapshot: there is no directory %s to write it to", filepath.Dir(o.Snapshot)))
-		}
-	}
-	if o.Report != "" {
-		if info, err := os.Stat(filepath.Dir(o.Report)); err != nil || !info.IsDir() {
-			problems = append(problems, fmt.Sprintf("--report: there is no directory %s to write it to", filepath.Dir(o.Report)))
+	for _, file := range []struct{ flag, path string }{{"mongo-snapshot", o.Snapshot}, {"report", o.Report}} {
+		if info, err := os.Stat(filepath.Dir(file.path)); file.path != "" && (err != nil || !info.IsDir()) {
+			problems = append(problems, fmt.Sprintf("--%s: there is no directory %s to write it to", file.flag, filepath.Dir(file.path)))
 		}
 	}
 	if o.Services != "" {
