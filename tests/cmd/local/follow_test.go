@@ -116,7 +116,7 @@ var reading = []string{
 	"aggregate", "buildInfo", "endSessions", "find", "getMore", "hello", "killCursors", "listCollections", "ping", "operation 2004",
 }
 
-// followed is a run that follows a collection.
+// followed is a run whose output is read as it comes.
 type followed struct {
 	cmd  *exec.Cmd
 	pipe io.Closer // its output
@@ -127,15 +127,21 @@ type followed struct {
 // follow starts a run and waits until it follows.
 func (c command) follow(t *testing.T, th *theirs, collection string, args ...string) *followed {
 	t.Helper()
-	f := &followed{cmd: c.command(t, append(args, "--follow")...)}
-	f.cmd.Env = append(f.cmd.Env, th.env(collection)...)
-	out, err := f.cmd.StdoutPipe()
-	require.NoError(t, err)
-	f.cmd.Stderr = f.cmd.Stdout
-	require.NoError(t, f.cmd.Start())
-	f.pipe, f.out = out, bufio.NewScanner(out)
+	cmd := c.command(t, append(args, "--follow")...)
+	cmd.Env = append(cmd.Env, th.env(collection)...)
+	f := watched(t, cmd)
 	f.until(t, "write to your collection")
 	return f
+}
+
+// watched starts a run.
+func watched(t *testing.T, cmd *exec.Cmd) *followed {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = cmd.Stdout
+	require.NoError(t, cmd.Start())
+	return &followed{cmd: cmd, pipe: out, out: bufio.NewScanner(out)}
 }
 
 // until reads the run's output up to a line that contains text.

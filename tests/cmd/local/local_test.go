@@ -366,17 +366,11 @@ func interrupted(t *testing.T, c command) {
 }
 
 func stopsBeforeHarm(t *testing.T, c command) {
-	cmd := c.command(t, "--events=0", "--chaos=kill-leader@1h")
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	for line := newLines(out); !strings.Contains(line(t), "leads, epoch"); {
-	}
-	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-	text, err := io.ReadAll(out)
-	require.NoError(t, err)
-	require.NoError(t, cmd.Wait(), string(text))
-	require.Contains(t, string(text), "EXACTLY RIGHT")
+	r := watched(t, c.command(t, "--events=0", "--chaos=kill-leader@1h"))
+	r.until(t, "leads, epoch")
+	code, text := r.stop(t)
+	require.Zero(t, code, text)
+	require.Contains(t, text, "EXACTLY RIGHT")
 }
 
 func stackOnly(t *testing.T, c command) {

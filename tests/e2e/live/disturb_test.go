@@ -69,7 +69,7 @@ func (w *world) mongoDisturbances() []disturbance {
 			}
 		}},
 		{"cursors are killed", w.killCursors},
-		{"an answer of MongoDB to a projector is lost", lost(func() *service { return w.projector(0) })},
+		{"an answer of MongoDB to a projector is lost", lost(func() *service { return w.projectors[0] })},
 		{"an answer of MongoDB to the leader is lost", lost(func() *service { return w.leader(w.streams()[0]) })},
 	}
 }

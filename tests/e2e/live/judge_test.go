@@ -36,7 +36,7 @@ func (w *world) judge() {
 		w.run.Lease = errors.Join(w.run.Lease, leasecheck.Check(recorder.History(), patience))
 	}
 	w.compare()
-	w.trace("%s; it recognised %d repeats; %d writes of checkpoints in %d terms", w.counts(), w.rec.Counts().Duplicates, len(w.run.Writes), w.terms())
+	w.trace("%s; it recognised %d repeats; %d writes of checkpoints", w.counts(), w.rec.Counts().Duplicates, len(w.run.Writes))
 	for n, violation := range checker.Judge(w.run) {
 		if n == 10 {
 			w.Error("and more")
@@ -44,17 +44,6 @@ func (w *world) judge() {
 		}
 		w.Error(violation)
 	}
-}
-
-func (w *world) terms() (n int) {
-	highest := map[string]int64{}
-	for _, write := range w.run.Writes {
-		if write.Epoch > highest[write.Stream] {
-			highest[write.Stream] = write.Epoch
-			n++
-		}
-	}
-	return n
 }
 
 // setAside records the dead letters before anything is fixed, and how many there must be.

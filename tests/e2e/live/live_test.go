@@ -40,7 +40,7 @@ func TestG1G2G3G4ServicesAreKilledAndHandOver(t *testing.T) {
 			w.moveOn()
 			leader.start()
 
-			holder := w.projector(n)
+			holder := w.projectors[n]
 			take(holder)
 			w.moveOn()
 			holder.start()
@@ -79,9 +79,9 @@ func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
 			server wire.Server
 		}{
 			{leader, wire.ServiceBus},
-			{func() *service { return w.projector(0) }, wire.ServiceBus},
+			{func() *service { return w.projectors[0] }, wire.ServiceBus},
 			{leader, wire.Mongo},
-			{func() *service { return w.projector(1) }, wire.Mongo},
+			{func() *service { return w.projectors[1] }, wire.Mongo},
 			{leader, wire.Blob},
 		} {
 			s, n := at.of(), chance.IntN(20)
@@ -159,9 +159,9 @@ func TestG5G6PoisonIsParkedDroppedAndReplayed(t *testing.T) {
 		} {
 			w.disturb(d)
 			w.moveOn()
-			w.projector(n).kill()
+			w.projectors[n].kill()
 			w.moveOn()
-			w.projector(n).start()
+			w.projectors[n].start()
 		}
 		w.rest()
 		w.ask()

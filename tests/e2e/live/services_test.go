@@ -60,6 +60,7 @@ func (w *world) serve(producers, projectors int) {
 		s := &service{w: w, kind: "producer", name: fmt.Sprintf("producer-%c", 'a'+n)}
 		if n >= producers {
 			s.kind, s.name = "projector", fmt.Sprintf("projector-%d", n-producers)
+			w.projectors = append(w.projectors, s)
 		}
 		w.services = append(w.services, s)
 		s.start()
@@ -178,18 +179,6 @@ func (w *world) leader(stream string) (leader *service) {
 		return leader != nil
 	})
 	return leader
-}
-
-// projector returns the n-th projector.
-func (w *world) projector(n int) *service {
-	for _, s := range w.services {
-		if s.kind == "projector" {
-			if n--; n < 0 {
-				return s
-			}
-		}
-	}
-	panic("there are fewer projectors")
 }
 
 // loaded returns the services' settings as loaded from an environment that sets only addresses and

@@ -68,13 +68,14 @@ type world struct {
 	leases   []*leasecheck.Recorder
 
 	// Only the test's goroutine uses services, their instances and seeds.
-	services []*service
-	seeds    *rand.Rand
-	scraping sync.WaitGroup // scrapes instances until they end
-	steps    atomic.Int64   // of events that may be committed
-	flowing  atomic.Bool    // events are committed regardless of steps
-	enough   atomic.Bool    // ends the goroutines of outside
-	outside  sync.WaitGroup // commits events and runs commands
+	services   []*service
+	projectors []*service // of the services
+	seeds      *rand.Rand
+	scraping   sync.WaitGroup // scrapes instances until they end
+	steps      atomic.Int64   // of events that may be committed
+	flowing    atomic.Bool    // events are committed regardless of steps
+	enough     atomic.Bool    // ends the goroutines of outside
+	outside    sync.WaitGroup // commits events and runs commands
 
 	checkpoints wire.Checkpoints
 	networks    sync.WaitGroup // of all instances

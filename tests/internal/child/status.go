@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 )
@@ -26,15 +25,10 @@ const (
 type Status struct {
 	Instance string `json:"instance"`
 
-	// Streams are the streams of a producer with several, each with the fields that follow.
-	Streams []Status `json:"streams"`
-	Stream  string   `json:"stream"`
-
 	// The fields of a producer.
 	Role            string `json:"role"` // leader or standby
 	Epoch           int64  `json:"epoch"`
 	InFlight        int64  `json:"in_flight"`
-	CheckpointAgeMs int64  `json:"checkpoint_age_ms"`
 	ReadyToRead     bool   `json:"ready_to_read"`
 	Error           string `json:"error"`
 	Lanes           int64  `json:"lanes"`
@@ -63,11 +57,6 @@ type Status struct {
 
 // Leads reports whether the service leads and its change stream is open.
 func (s Status) Leads() bool { return s.Role == "leader" && s.ReadyToRead }
-
-// LeadsStream reports the same for one of several streams.
-func (s Status) LeadsStream(name string) bool {
-	return slices.ContainsFunc(s.Streams, func(of Status) bool { return of.Stream == name && of.Leads() })
-}
 
 // Status returns the latest answer of the process; ok is false without one that is fresh.
 func (s *Slot) Status() (status Status, ok bool) {

@@ -76,19 +76,6 @@ func TestPacketsArriveWhenTheyAreDueAndEachServerHasConditionsOfItsOwn(t *testin
 	require.Equal(t, Counts{Passed: 4, Cut: 1}, l.count())
 }
 
-func TestALatePacketIsOvertaken(t *testing.T) {
-	t.Parallel()
-	server := netip.MustParseAddr("198.18.0.1")
-	l := newLane(nil, nil, destination, 1)
-	start := time.Now()
-	l.set(server, Conditions{Late: 1, LateBy: 20 * time.Millisecond})
-	l.take(packetTo(server, 1), start)
-	l.set(server, Conditions{})
-	l.take(packetTo(server, 2), start)
-	require.Equal(t, []byte{2, 1}, arrivals(l, start.Add(time.Second)))
-	require.Equal(t, Counts{Passed: 1, Late: 1}, l.count())
-}
-
 func TestAQueueThatIsFullLosesPackets(t *testing.T) {
 	t.Parallel()
 	server := netip.MustParseAddr("198.18.0.1")

@@ -111,21 +111,17 @@ func (r *runner) after(ctx context.Context, a chaos.Action, end func()) error {
 
 // killProjector kills one that answers; two kills at the same time hit two of them, or the second
 // waits.
-func (r *runner) killProjector(ctx context.Context) error {
-	for {
-		r.killing.Lock()
-		killed, err := r.killOne()
-		r.killing.Unlock()
-		if killed || err != nil {
-			return err
-		}
-		if err := retry.Sleep(ctx, grain); err != nil {
-			return err
-		}
-	}
+func (r *runner) killProjector(ctx context.Context) (err error) {
+	waited := until(ctx, func() (killed bool) {
+		killed, err = r.killOne()
+		return killed || err != nil
+	})
+	return errors.Join(waited, err)
 }
 
 func (r *runner) killOne() (killed bool, err error) {
+	r.killing.Lock()
+	defer r.killing.Unlock()
 	for _, s := range r.projectors {
 		if _, fresh := s.Status(); !fresh {
 			continue

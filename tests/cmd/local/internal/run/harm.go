@@ -148,10 +148,8 @@ func (r *runner) harm(ctx context.Context) error {
 
 // due waits for an action's time, which counts from the first insert.
 func (r *runner) due(ctx context.Context, a chaos.Action) error {
-	for r.firstSent.Load() == 0 {
-		if err := retry.Sleep(ctx, grain); err != nil {
-			return err
-		}
+	if err := until(ctx, func() bool { return r.firstSent.Load() != 0 }); err != nil {
+		return err
 	}
 	return retry.Sleep(ctx, a.At-r.elapsed())
 }
@@ -206,17 +204,14 @@ func (r *runner) pressedOne(ctx context.Context, a chaos.Action) error {
 }
 
 // someLeader returns the leader, or waits for the next one.
-func (r *runner) someLeader(ctx context.Context, a chaos.Action) (*child.Slot, child.Status, error) {
+func (r *runner) someLeader(ctx context.Context, a chaos.Action) (slot *child.Slot, status child.Status, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, failoverPatience, fmt.Errorf("wait for a leader for %s: %w", a, errNoLeader))
 	defer cancel()
-	for {
-		if slot, status, ok := r.leader(); ok {
-			return slot, status, nil
-		}
-		if err := retry.Sleep(ctx, grain); err != nil {
-			return nil, child.Status{}, err
-		}
-	}
+	err = until(ctx, func() (ok bool) {
+		slot, status, ok = r.leader()
+		return ok
+	})
+	return slot, status, err
 }
 
 func (r *runner) continueLater(ctx context.Context, slot *child.Slot, instance string, after time.Duration) error {

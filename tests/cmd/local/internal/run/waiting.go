@@ -1,11 +1,13 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
 
@@ -55,6 +57,16 @@ func (m *reminder) due(quiet time.Duration) bool {
 	}
 	m.next = now.Add(remindEvery)
 	return true
+}
+
+// until waits for a condition that no event announces.
+func until(ctx context.Context, so func() bool) error {
+	for !so() {
+		if err := retry.Sleep(ctx, grain); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *runner) allSeen() bool {
