@@ -54,7 +54,7 @@ func TestJudgeAcceptsACorrectHistory(t *testing.T) {
 	require.Empty(t, history.Judge(unwatched), "what was not observed is not judged")
 }
 
-// faults are changes to a history, each with the promise that it breaks and what the report says.
+// faults are changes to a history, each with the promise that it breaks and a part of the report.
 type faults map[string]struct {
 	breakIt func(*history.History)
 	promise error
