@@ -82,9 +82,9 @@ scripts() {
 }
 
 # The code around the planted bugs of make sim changes, and only scripts/mutations.sh, which is rarely run, would notice. Each
-# patch must apply and compile: a hunk may also match a wrong place.
+# patch must apply and compile: a hunk may also match a wrong place. The tests that it names must exist.
 mutations() {
-  local patch file folder stale=0 copies
+  local patch file folder name stale=0 copies
   copies=$(mktemp -d)
   # shellcheck disable=SC2064 # these copies
   trap "rm -rf '$copies'" RETURN
@@ -108,6 +108,12 @@ mutations() {
       echo "$patch can be planted, and does not compile: make it again from the code as it is now"
       stale=1
     }
+    while read -r folder name _; do
+      grep -qE "^func $name\(" "tests/$folder"/*_test.go || {
+        echo "$patch names $name, which $folder does not have"
+        stale=1
+      }
+    done < <(sed -n 's/^Caught by: //p' "$patch")
   done
   return "$stale"
 }
