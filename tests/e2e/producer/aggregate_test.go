@@ -1,7 +1,6 @@
 package producer_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -39,13 +38,20 @@ func insertD1(w *world.World) {
 	w.InsertDocument(bson.D{{Key: "_id", Value: "D1"}, {Key: "aggregateId", Value: "A"}, {Key: "n", Value: 0}})
 }
 
+// sessions returns the sessions of the messages that the broker accepted, in its order.
+func sessions(w *world.World) (all []string) {
+	for _, m := range w.Took() {
+		all = append(all, m.SessionID)
+	}
+	return all
+}
+
 // G2 and G3: a change that a second leader reads again, after its document has been deleted, goes
 // to the same session as before, as the same message.
 func TestG2G3AChangeHasOneAggregateForEveryLeader(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
-		a := w.StartProducer("a", world.AllOperations)
-		w.Leads("a")
+		a := startLeader(w, "a", world.AllOperations)
 		insertD1(w)
 		w.Eventually("the insert is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 1 })
 		w.Pass(2 * time.Second) // it is in the checkpoint
@@ -53,9 +59,8 @@ func TestG2G3AChangeHasOneAggregateForEveryLeader(t *testing.T) {
 		change(w, 1)
 		w.Eventually("the update is published, and in no checkpoint", func() bool { return w.Bus.Stats(world.Topic).Accepted == 2 })
 		remove(w)
-		b := w.StartProducer("b", world.AllOperations)
-		w.Leads("b")
-		w.Eventually("b has published all", func() bool { return w.Checkpoint().Published == 3 })
+		b := startLeader(w, "b", world.AllOperations)
+		checkpointed(w, 3)
 		a.BlobPlug.PlugIn()
 		b.End()
 		a.End()
@@ -79,22 +84,18 @@ func TestG6AnExpiredImageStopsTheStream(t *testing.T) {
 	for name, harm := range map[string]func(*world.World){
 		"an update": func(w *world.World) { change(w, 1) }, "a delete": remove,
 	} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
-				w.KeepImages()
-				a := w.StartProducer("a", world.AllOperations)
-				w.Leads("a")
-				insertD1(w)
-				w.Eventually("the insert is published", func() bool { return w.Checkpoint().Published == 1 })
-				a.End()
-				harm(w)
-				w.Mongo.ExpireImages()
-				b := w.StartProducer("b", world.AllOperations)
-				err := b.Failed()
-				require.ErrorContains(t, err, "does not contain the id of its aggregate")
-				require.ErrorContains(t, err, "expired since")
-				require.EqualValues(t, 1, w.Checkpoint().Published, "the checkpoint stays before it")
-			})
+		subtest(t, name, world.Options{Since: images}, func(w *world.World) {
+			w.KeepImages()
+			a := startLeader(w, "a", world.AllOperations)
+			insertD1(w)
+			checkpointed(w, 1)
+			a.End()
+			harm(w)
+			w.Mongo.ExpireImages()
+			err := w.StartProducer("b", world.AllOperations).Failed()
+			require.ErrorContains(w, err, "does not contain the id of its aggregate")
+			require.ErrorContains(w, err, "expired since")
+			require.EqualValues(w, 1, w.Checkpoint().Published, "the checkpoint stays before it")
 		})
 	}
 }
@@ -103,17 +104,15 @@ func TestG6AnExpiredImageStopsTheStream(t *testing.T) {
 // how to find it.
 func TestG6ARequiredImageThatExpiredIsNamedInTwoSteps(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
-		required := all(func(c *producer.Config) { c.BeforeChange = "required" })
+		required := all(func(c *producer.Config, _ *producer.Options) { c.BeforeChange = "required" })
 		w.KeepImages()
-		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { required(c) })
-		w.Leads("a")
+		a := startLeader(w, "a", required)
 		insertD1(w)
-		w.Eventually("the insert is published", func() bool { return w.Checkpoint().Published == 1 })
+		checkpointed(w, 1)
 		a.End()
 		change(w, 1)
 		w.Mongo.ExpireImages()
-		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { required(c) })
-		require.ErrorContains(t, b.Failed(), "FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable")
+		require.ErrorContains(t, w.StartProducer("b", required).Failed(), "FULL_DOCUMENT_BEFORE_CHANGE=whenAvailable")
 		require.ErrorContains(t, w.StartProducer("c", world.AllOperations).Failed(), `update at 82`)
 		require.EqualValues(t, 1, w.Checkpoint().Published, "the checkpoint stays before it")
 	})
@@ -124,33 +123,25 @@ func TestG6ARequiredImageThatExpiredIsNamedInTwoSteps(t *testing.T) {
 func TestG6ACollectionWithoutImagesIsRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		insertD1(w)
-		leader := w.StartProducer("leader", nil)
-		w.Leads("leader")
-		standby := w.StartProducer("standby", world.AllOperations)
-		require.ErrorContains(t, standby.Failed(), "changeStreamPreAndPostImages: {enabled: true}")
+		leader := startLeader(w, "leader", nil)
+		require.ErrorContains(t, w.StartProducer("standby", world.AllOperations).Failed(), "changeStreamPreAndPostImages: {enabled: true}")
 		w.Leads("leader")
 		leader.End()
 
-		for name, set := range map[string]func(*producer.Config){
-			"by the document's id": func(c *producer.Config) { c.AggregateIDPath = "_id" },
-			"by the key":           func(c *producer.Config) { c.OnUnknownAggregate = "documentKey" },
+		for name, set := range map[string]adjustment{
+			"by the document's id": func(c *producer.Config, _ *producer.Options) { c.AggregateIDPath = "_id" },
+			"by the key":           func(c *producer.Config, _ *producer.Options) { c.OnUnknownAggregate = "documentKey" },
 		} {
 			p := w.StartProducer("p", func(c *producer.Config, o *producer.Options) {
 				world.AllOperations(c, o)
-				set(c)
+				set(c, o)
 				c.Stream = "shop." + c.AggregateIDPath + c.OnUnknownAggregate
 			})
 			w.Pass(5 * time.Second)
-			select {
-			case err := <-p.Done:
-				require.NoError(t, err, name)
-			default:
-			}
+			require.Empty(t, p.Done, name)
 			p.End()
 		}
-		doctor := operateWith(w, func(c *producer.Config) { world.AllOperations(c, nil) }, "doctor")
-		require.Equal(t, commandline.ExitProblem, doctor.Code)
-		require.Contains(t, doctor.Out, "changeStreamPreAndPostImages")
+		operateWith(w, world.AllOperations, "doctor").reports(commandline.ExitProblem, "changeStreamPreAndPostImages")
 	})
 }
 
@@ -159,11 +150,10 @@ func TestG6ACollectionWithoutImagesIsRefused(t *testing.T) {
 func TestG2AChangeByKeyAlwaysUsesItsKey(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
-		a := w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
+		a := startLeader(w, "a", func(c *producer.Config, o *producer.Options) {
 			world.AllOperations(c, o)
 			c.OnUnknownAggregate = "documentKey"
 		})
-		w.Leads("a")
 		insertD1(w)
 		w.Eventually("it is published", func() bool { return len(w.Took()) == 1 }) // between sessions there is no order
 		change(w, 1)
@@ -172,17 +162,15 @@ func TestG2AChangeByKeyAlwaysUsesItsKey(t *testing.T) {
 		remove(w)
 		w.Eventually("all are published", func() bool { return len(w.Took()) == 3 })
 		a.End()
-		require.Equal(t, "A", w.Took()[0].SessionID)
-		require.Equal(t, "D1", w.Took()[1].SessionID)
-		require.Equal(t, "D1", w.Took()[2].SessionID)
+		require.Equal(t, []string{"A", "D1", "D1"}, sessions(w))
 	})
 }
 
 // all returns a change of settings that includes all operations.
-func all(change func(*producer.Config)) func(*producer.Config) {
-	return func(c *producer.Config) {
-		world.AllOperations(c, nil)
-		change(c)
+func all(change adjustment) adjustment {
+	return func(c *producer.Config, o *producer.Options) {
+		world.AllOperations(c, o)
+		change(c, o)
 	}
 }
 
@@ -191,36 +179,32 @@ func all(change func(*producer.Config)) func(*producer.Config) {
 func TestG2OtherReadingSettingsAreRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
-		a := w.StartProducer("a", world.AllOperations)
-		w.Leads("a")
-		w.InsertMany(50, 10)
-		w.Published()
-		byType := all(func(c *producer.Config) { c.AggregateIDPath = "type" })
-		for setting, change := range map[string]func(*producer.Config){
-			"AGGREGATE_ID_PATH":    byType,
-			"VERSION_PATH":         func(c *producer.Config) { c.VersionPath = "number" },
-			"PIPELINE":             func(c *producer.Config) { c.Pipeline = `[{"$set": {"fullDocument.aggregateId": "one"}}]` },
-			"ON_UNKNOWN_AGGREGATE": func(c *producer.Config) { c.OnUnknownAggregate = "documentKey" },
+		a := startAndPublish(w, "a", world.AllOperations, 50, 10)
+		byType := all(func(c *producer.Config, _ *producer.Options) { c.AggregateIDPath = "type" })
+		for setting, change := range map[string]adjustment{
+			"AGGREGATE_ID_PATH": byType,
+			"VERSION_PATH":      func(c *producer.Config, _ *producer.Options) { c.VersionPath = "number" },
+			"PIPELINE": func(c *producer.Config, _ *producer.Options) {
+				c.Pipeline = `[{"$set": {"fullDocument.aggregateId": "one"}}]`
+			},
+			"ON_UNKNOWN_AGGREGATE": func(c *producer.Config, _ *producer.Options) { c.OnUnknownAggregate = "documentKey" },
 		} {
-			other := w.StartProducer("other", func(c *producer.Config, _ *producer.Options) { all(change)(c) })
-			require.ErrorContains(t, other.Failed(), setting)
+			require.ErrorContains(t, w.StartProducer("other", all(change)).Failed(), setting)
 		}
 		a.End()
-		undrained := operateWith(w, byType, "reading")
-		require.Equal(t, commandline.ExitProblem, undrained.Code)
-		require.Contains(t, undrained.Err, `AGGREGATE_ID_PATH was "aggregateId" and is now "type"`)
-		require.Contains(t, operateWith(w, all(func(*producer.Config) {}), "reading").Out, "nothing to do")
+		operateWith(w, byType, "reading").fails(`AGGREGATE_ID_PATH was "aggregateId" and is now "type"`)
+		require.Contains(t, operateWith(w, world.AllOperations, "reading").Out, "nothing to do")
 		require.Contains(t, operateWith(w, byType, "doctor").Out, "producer reading")
-		require.Zero(t, operateWith(w, all(func(c *producer.Config) { c.VersionPath = "number" }), "reading").Code, "no message waits for a version")
-		require.Zero(t, operateWith(w, byType, "reading", "--drained").Code)
-		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { byType(c) })
+		require.Zero(t, operateWith(w, all(func(c *producer.Config, _ *producer.Options) { c.VersionPath = "number" }), "reading").Code, "no message waits for a version")
+		operateWith(w, byType, "reading", "--drained").succeeds()
+		b := w.StartProducer("b", byType)
 		w.Insert("x")
 		w.Eventually("it is published by the new path", func() bool { return w.Took()[len(w.Took())-1].SessionID == "Counted" })
 		b.End()
 
 		// The settings that are not compared may change at any time.
-		c := w.StartProducer("c", func(c *producer.Config, _ *producer.Options) {
-			byType(c)
+		c := w.StartProducer("c", func(c *producer.Config, o *producer.Options) {
+			byType(c, o)
 			c.Operations = []envelope.Operation{envelope.Insert}
 			c.Pipeline = `[{"$match": {"operationType": "insert"}}]`
 		})
@@ -237,34 +221,25 @@ func TestG2AStreamKeepsTheTextOfItsNumbers(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		seven, err := bson.ParseDecimal128("7")
 		require.NoError(t, err)
-		sessions := func() (all []string) {
-			for _, m := range w.Took() {
-				all = append(all, m.SessionID)
-			}
-			return all
-		}
 		lead := func(name string, published int) {
-			p := w.StartProducer(name, nil)
-			w.Leads(name)
+			p := startLeader(w, name, nil)
 			w.InsertDocument(bson.D{{Key: "aggregateId", Value: seven}})
 			w.Eventually("it is published", func() bool { return len(w.Took()) == published })
-			w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == int64(published) })
+			checkpointed(w, published)
 			p.End()
 		}
 		lead("a", 1)
 		require.Equal(t, 5, w.Checkpoint().Schema, "a version that knows no such text must not lead")
-		earlier := strings.Replace(blobContent(w, checkpointBlob), `,"numbers":"byValue"`, "", 1)
-		putBlob(w, checkpointBlob, strings.Replace(earlier, `"schema":5`, `"schema":1`, 1))
+		amend(w, "sluice", checkpointBlob, `,"numbers":"byValue"`, "")
+		amend(w, "sluice", checkpointBlob, `"schema":5`, `"schema":1`)
 		lead("b", 2)
 		require.Equal(t, 1, w.Checkpoint().Schema, "the version before may lead again")
 		require.Contains(t, operateWith(w, nil, "reading").Out, "nothing to do")
 		require.Contains(t, operateWith(w, nil, "doctor").Out, "aggregates")
 		lead("c", 3)
-		accepted := operateWith(w, nil, "reading", "--drained")
-		require.Zero(t, accepted.Code, accepted.Err)
-		require.Contains(t, accepted.Out, "the text of numbers in ids")
+		operateWith(w, nil, "reading", "--drained").succeeds("the text of numbers in ids")
 		lead("d", 4)
-		require.Equal(t, []string{"7", `{"$numberDecimal":"7"}`, `{"$numberDecimal":"7"}`, "7"}, sessions())
+		require.Equal(t, []string{"7", `{"$numberDecimal":"7"}`, `{"$numberDecimal":"7"}`, "7"}, sessions(w))
 		require.Contains(t, operateWith(w, nil, "reading", "--drained").Out, "nothing to do")
 	})
 }
@@ -275,14 +250,11 @@ func TestG6TheShardKeyGivesTheAggregateToAUserWithoutRightsOnConfig(t *testing.T
 	sharded := &mongo.Mongos{ShardKeys: map[string]string{"shop.events": "aggregateId"}, ConfigForbidden: true}
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{Mongos: sharded}}, func(w *world.World) {
 		require.NoError(w, w.Events.Database().CreateCollection(w.Context(), w.Events.Name()))
-		a := w.StartProducer("a", world.AllOperations)
-		w.Leads("a")
+		a := startLeader(w, "a", world.AllOperations)
 		insertD1(w)
 		change(w, 1)
 		w.Eventually("both are published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 2 })
-		for _, m := range w.Took() {
-			require.Equal(t, "A", m.SessionID)
-		}
+		require.Equal(t, []string{"A", "A"}, sessions(w))
 		a.End()
 	})
 }

@@ -46,19 +46,14 @@ func TestG6AnErrorOfThePipelineOnADocumentStopsTheStream(t *testing.T) {
 		}
 		require.Len(w, w.Took(), 3)
 		require.EqualValues(w, 3, w.Checkpoint().Published)
-		status := operate(w, "status")
-		require.Equal(w, 1, status.Code)
-		require.Regexp(w, `state +STOPPED`, status.Out)
+		operate(w, "status").reports(1, `state +STOPPED`)
 	})
 }
 
 // G6: the same if the stream opens each time, and only the next request fails.
 func TestG6AnErrorOfEveryGetMoreStopsTheStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(10, 2)
-		w.Published()
+		a := startAndPublish(w, "a", nil, 10, 2)
 		w.FailMongo(1_000_000, 241, "getMore")
 		otherWrites(w)
 		require.ErrorContains(w, a.Failed(), "after "+w.Checkpoint().Position)
@@ -70,8 +65,7 @@ func TestG6AnErrorOfEveryGetMoreStopsTheStream(t *testing.T) {
 // An unlisted error of the server that lasts for less than half a minute stops nothing.
 func TestG1AnUnknownErrorOfMongoDBThatPassesStopsNothing(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		for range 20 {
 			w.FailMongo(1_000_000, 241, "getMore", "aggregate")
 			w.Pass(2 * time.Second) // the request in flight is answered before
@@ -89,8 +83,7 @@ func TestG1AnUnknownErrorOfMongoDBThatPassesStopsNothing(t *testing.T) {
 // leaves the stream to another replica, and does not report silence.
 func TestG1ALeaderWhoseSourceAnswersWithErrorsMakesRoom(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		b := w.StartProducer("b", nil)
 		const hostUnreachable = 6 // from a mongos that does not reach a shard
 		w.FailMongo(1_000_000, hostUnreachable, "getMore", "aggregate")

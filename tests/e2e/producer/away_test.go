@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -30,19 +29,6 @@ func ofSessions(names ...string) func(servicebus.Accepted) bool {
 	}
 }
 
-// inOrder requires that each session's events arrived in the order of their versions, without a
-// gap. The broker recognises repeats.
-func inOrder(w *world.World) {
-	reached := map[string]int64{}
-	for _, m := range w.Took() {
-		if m.Duplicate {
-			continue
-		}
-		reached[m.SessionID]++
-		require.Equal(w, reached[m.SessionID], m.Properties[envelope.PropVersion], m.SessionID)
-	}
-}
-
 // G1, G6: sessions, or those of a partition, whose messages are refused for half a second to a
 // minute, with a condition that does not concern the message, lose nothing and stop nothing,
 // whatever ON_REFUSED is. They continue afterwards, and the other sessions continue in the
@@ -51,35 +37,30 @@ func TestG1G6UnavailableSessionsCondemnNoMessage(t *testing.T) {
 	for name, answer := range passing {
 		for _, policy := range []string{"park", "fail"} {
 			for _, lasts := range []time.Duration{500 * time.Millisecond, 5 * time.Second, time.Minute} {
-				t.Run(fmt.Sprintf("%s %s %v", name, policy, lasts), func(t *testing.T) {
-					world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-						a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.OnRefused = policy })
-						w.Leads("a")
-						w.InsertMany(40, 8)
-						w.Published()
-						back := w.Bus.AnswerSendsOf(ofSessions("a0", "a1", "new"), answer)
-						began := time.Now()
-						for time.Since(began) < lasts {
-							for _, aggregate := range []string{"a0", "a1", "a2", "a3", "new"} {
-								w.Insert(aggregate)
-							}
-							w.Pass(200 * time.Millisecond)
+				subtest(t, fmt.Sprintf("%s %s %v", name, policy, lasts), world.Options{}, func(w *world.World) {
+					a := startAndPublish(w, "a", func(c *producer.Config, _ *producer.Options) { c.OnRefused = policy }, 40, 8)
+					back := w.Bus.AnswerSendsOf(ofSessions("a0", "a1", "new"), answer)
+					began := time.Now()
+					for time.Since(began) < lasts {
+						for _, aggregate := range []string{"a0", "a1", "a2", "a3", "new"} {
+							w.Insert(aggregate)
 						}
-						others := 0
-						for _, m := range w.Took() {
-							if m.SessionID == "a2" || m.SessionID == "a3" {
-								others++
-							}
+						w.Pass(200 * time.Millisecond)
+					}
+					others := 0
+					for _, m := range w.Took() {
+						if m.SessionID == "a2" || m.SessionID == "a3" {
+							others++
 						}
-						require.GreaterOrEqual(w, others, 2*(w.Total()-40)/5-2, "the other sessions go on")
-						back()
-						w.Published()
-						w.Eventually("all is acknowledged", func() bool { return w.Checkpoint().Published == int64(w.Total()) })
-						require.EqualValues(w, 1, w.Checkpoint().Epoch)
-						inOrder(w)
-						require.Empty(w, keptVersions(w))
-						a.End()
-					})
+					}
+					require.GreaterOrEqual(w, others, 2*(w.Total()-40)/5-2, "the other sessions go on")
+					back()
+					w.Published()
+					checkpointed(w, w.Total())
+					require.EqualValues(w, 1, w.Checkpoint().Epoch)
+					w.Judge()
+					require.Empty(w, keptVersions(w))
+					a.End()
 				})
 			}
 		}
@@ -91,10 +72,7 @@ func TestG1G6UnavailableSessionsCondemnNoMessage(t *testing.T) {
 // messages are parked; after that, the condition is reported and waited for.
 func TestG6AnUnavailablePartitionParksFewMessages(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", parking)
-		w.Leads("a")
-		w.InsertMany(40, 8)
-		w.Published()
+		a := startAndPublish(w, "a", parking, 40, 8)
 		away := func(m servicebus.Accepted) bool {
 			return m.SessionID == "a0" || m.SessionID == "a1" || strings.HasPrefix(m.SessionID, "new")
 		}
@@ -118,7 +96,7 @@ func TestG6AnUnavailablePartitionParksFewMessages(t *testing.T) {
 		}
 		require.Contains(w, a.Log.Text(), "no more are parked")
 		back()
-		w.Eventually("all others are acknowledged", func() bool { return w.Checkpoint().Published == int64(w.Total()-parked) })
+		checkpointed(w, w.Total()-parked)
 		require.EqualValues(w, 1, w.Checkpoint().Epoch)
 		a.End()
 	})
@@ -128,27 +106,24 @@ func TestG6AnUnavailablePartitionParksFewMessages(t *testing.T) {
 // messages of the same session were accepted, and not before.
 func TestG6AMessageIsRefusedForAnUnlistedReasonAfterAWhile(t *testing.T) {
 	for _, policy := range []string{"park", "fail"} {
-		t.Run(policy, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.OnRefused, c.RefusedAfter = policy, 2*time.Minute })
-				w.Leads("a")
-				w.Bus.AnswerSendsOf(versionsOf(4), passing["unknown"])
-				w.InsertMany(10, 1)
-				w.Eventually("it comes to the message", func() bool { return w.Checkpoint().Published == 3 })
-				w.Pass(110 * time.Second)
-				require.Empty(w, keptVersions(w))
-				require.Empty(w, a.Done)
-				require.EqualValues(w, 1, w.Checkpoint().Epoch)
-				w.Pass(20 * time.Second)
-				if policy == "fail" {
-					require.ErrorContains(w, a.Failed(), `insert of aggregate "a0" at `)
-					require.EqualValues(w, 3, w.Checkpoint().Published)
-					return
-				}
-				w.Eventually("everything else is published", func() bool { return w.Checkpoint().Published == 9 })
-				require.Equal(w, []int64{4}, keptVersions(w))
-				a.End()
-			})
+		subtest(t, policy, world.Options{}, func(w *world.World) {
+			a := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) { c.OnRefused, c.RefusedAfter = policy, 2*time.Minute })
+			w.Bus.AnswerSendsOf(versionsOf(4), passing["unknown"])
+			w.InsertMany(10, 1)
+			checkpointed(w, 3)
+			w.Pass(110 * time.Second)
+			require.Empty(w, keptVersions(w))
+			require.Empty(w, a.Done)
+			require.EqualValues(w, 1, w.Checkpoint().Epoch)
+			w.Pass(20 * time.Second)
+			if policy == "fail" {
+				require.ErrorContains(w, a.Failed(), `insert of aggregate "a0" at `)
+				require.EqualValues(w, 3, w.Checkpoint().Published)
+				return
+			}
+			checkpointed(w, 9)
+			require.Equal(w, []int64{4}, keptVersions(w))
+			a.End()
 		})
 	}
 }
@@ -157,8 +132,7 @@ func TestG6AMessageIsRefusedForAnUnlistedReasonAfterAWhile(t *testing.T) {
 // reported, and the session waits while the others continue.
 func TestG6ASessionThatIsRefusedForGoodIsNotEmptiedIntoTheContainer(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", parking)
-		w.Leads("a")
+		a := startLeader(w, "a", parking)
 		end := w.Bus.AnswerSendsOf(ofSessions("new"), refusals["for good"])
 		w.InsertMany(40, 4)
 		for range 20 {
@@ -173,7 +147,7 @@ func TestG6ASessionThatIsRefusedForGoodIsNotEmptiedIntoTheContainer(t *testing.T
 		require.Contains(w, a.Log.Text(), "no more are parked")
 		require.Empty(w, a.Done)
 		end()
-		w.Eventually("the rest is published", func() bool { return w.Checkpoint().Published == int64(w.Total()-parked) })
+		checkpointed(w, w.Total()-parked)
 		a.End()
 	})
 }

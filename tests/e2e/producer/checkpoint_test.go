@@ -21,26 +21,27 @@ import (
 
 const checkpointBlob = "shop.events.json"
 
-// ran runs a leader for a while and stops it, so that the stream has a checkpoint.
-func ran(w *world.World) {
+// deleteBlobs deletes blobs beside the checkpoint.
+func deleteBlobs(w *world.World, names ...string) {
 	w.Helper()
-	p := w.StartProducer("past", nil)
-	w.Leads("past")
-	w.InsertMany(10, 2)
-	w.Published()
-	p.End()
+	for _, name := range names {
+		_, err := w.Blobs().DeleteBlob(w.Context(), "sluice", name, nil)
+		require.NoError(w, err)
+	}
 }
 
-func deleteBlob(w *world.World, name string) {
+func putBlob(w *world.World, container, name, content string) {
 	w.Helper()
-	_, err := w.Blobs().DeleteBlob(w.Context(), "sluice", name, nil)
+	_, err := w.Blobs().UploadBuffer(w.Context(), container, name, []byte(content), nil)
 	require.NoError(w, err)
 }
 
-func putBlob(w *world.World, name, content string) {
+// amend replaces a text of a blob, which must contain it.
+func amend(w *world.World, container, name, text, by string) {
 	w.Helper()
-	_, err := w.Blobs().UploadBuffer(w.Context(), "sluice", name, []byte(content), nil)
-	require.NoError(w, err)
+	content := blobContent(w, container, name)
+	require.Contains(w, content, text)
+	putBlob(w, container, name, strings.Replace(content, text, by, 1))
 }
 
 // G6: a checkpoint that is missing, or is something else, ends the producer with an error that
@@ -51,43 +52,49 @@ func TestG6AnUnusableCheckpointIsNeverRecreated(t *testing.T) {
 		says []string
 	}{
 		"deleted while no producer ran": {
-			func(w *world.World) { deleteBlob(w, checkpointBlob) },
+			func(w *world.World) { deleteBlobs(w, checkpointBlob) },
 			[]string{"the stream has had a leader before", "producer token restore"},
 		},
-		"empty":     {func(w *world.World) { putBlob(w, checkpointBlob, "") }, []string{"not a checkpoint that this release can read"}},
-		"cut off":   {func(w *world.World) { putBlob(w, checkpointBlob, blobContent(w, checkpointBlob)[:40]) }, []string{"not a checkpoint that this release can read"}},
-		"corrupted": {func(w *world.World) { putBlob(w, checkpointBlob, "\x00\x01\x02") }, []string{"not a checkpoint that this release can read"}},
-		"of a newer version": {
+		"empty": {
+			func(w *world.World) { putBlob(w, "sluice", checkpointBlob, "") },
+			[]string{"not a checkpoint that this release can read"},
+		},
+		"cut off": {
 			func(w *world.World) {
-				putBlob(w, checkpointBlob, strings.Replace(blobContent(w, checkpointBlob), `"schema":5`, `"schema":9`, 1))
+				putBlob(w, "sluice", checkpointBlob, blobContent(w, "sluice", checkpointBlob)[:40])
 			},
+			[]string{"not a checkpoint that this release can read"},
+		},
+		"corrupted": {
+			func(w *world.World) { putBlob(w, "sluice", checkpointBlob, "\x00\x01\x02") },
+			[]string{"not a checkpoint that this release can read"},
+		},
+		"of a newer version": {
+			func(w *world.World) { amend(w, "sluice", checkpointBlob, `"schema":5`, `"schema":9`) },
 			[]string{"it has schema 9", "a newer release wrote it"},
 		},
-		"of another program": {func(w *world.World) { putBlob(w, checkpointBlob, `{"owner":"somebody"}`) }, []string{"it names no schema"}},
+		"of another program": {
+			func(w *world.World) { putBlob(w, "sluice", checkpointBlob, `{"owner":"somebody"}`) },
+			[]string{"it names no schema"},
+		},
 		"of another stream": {
-			func(w *world.World) {
-				putBlob(w, checkpointBlob, strings.Replace(blobContent(w, checkpointBlob), `"shop.events"`, `"shop.orders"`, 1))
-			},
+			func(w *world.World) { amend(w, "sluice", checkpointBlob, `"shop.events"`, `"shop.orders"`) },
 			[]string{`it belongs to stream "shop.orders"`},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				ran(w)
-				c.harm(w)
-				before := blobNames(w)
-				w.InsertMany(10, 2)
-				err := w.StartProducer("b", nil).Failed()
-				for _, says := range c.says {
-					require.ErrorContains(t, err, says)
-				}
-				require.Equal(t, append(before, checkpointBlob+".failure"), blobNames(w), "only the reason is written beside it")
-				require.Equal(t, 10, w.Bus.Stats(world.Topic).Accepted, "nothing is published")
-				status := operate(w, "status")
-				require.Equal(t, 1, status.Code)
-				require.Contains(t, status.Err, c.says[0])
-				require.Regexp(t, `PROBLEM +checkpoint`, operate(w, "doctor").Out)
-			})
+		subtest(t, name, world.Options{}, func(w *world.World) {
+			ran(w)
+			c.harm(w)
+			before := blobNames(w, "sluice")
+			w.InsertMany(10, 2)
+			err := w.StartProducer("b", nil).Failed()
+			for _, says := range c.says {
+				require.ErrorContains(w, err, says)
+			}
+			require.Equal(w, append(before, checkpointBlob+".failure"), blobNames(w, "sluice"), "only the reason is written beside it")
+			require.Equal(w, 10, w.Bus.Stats(world.Topic).Accepted, "nothing is published")
+			operate(w, "status").fails(c.says[0])
+			require.Regexp(w, `PROBLEM +checkpoint`, operate(w, "doctor").Out)
 		})
 	}
 }
@@ -99,8 +106,7 @@ func TestG1AStreamWithADeletedCheckpointRestartsByDecision(t *testing.T) {
 		began := time.Now()
 		w.Pass(2 * time.Second)
 		ran(w)
-		deleteBlob(w, checkpointBlob)
-		deleteBlob(w, checkpointBlob+".began")
+		deleteBlobs(w, checkpointBlob, checkpointBlob+".began")
 		w.InsertMany(10, 2)
 		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { c.StartFrom, c.StartAt = "timestamp", began })
 		w.Published()
@@ -113,11 +119,11 @@ func TestG1AStreamWithADeletedCheckpointRestartsByDecision(t *testing.T) {
 // A missing container is created, if that is allowed; one that is deleted in use ends the producer.
 func TestG6AContainerDeletedInUseIsNotRecreated(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		_, err := w.Blobs().DeleteContainer(w.Context(), "sluice", nil)
 		require.NoError(t, err)
 		require.ErrorContains(t, a.Failed(), "deleted while in use")
+		require.Empty(t, blobNames(w, "sluice"))
 	})
 }
 
@@ -125,73 +131,57 @@ func TestG6AContainerDeletedInUseIsNotRecreated(t *testing.T) {
 // LEASE_TAKEOVER=expiry the producer waits for its end.
 func TestG4ALeaseOfAForeignProgram(t *testing.T) {
 	for takeover, leads := range map[string]bool{"break": true, "expiry": false} {
-		t.Run(takeover, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				ran(w)
-				foreign := w.Blobs().ServiceClient().NewContainerClient("sluice").NewBlobClient(checkpointBlob)
-				holder, err := lease.NewBlobClient(foreign, &lease.BlobClientOptions{LeaseID: new(uuid.NewString())})
-				require.NoError(t, err)
-				_, err = holder.AcquireLease(w.Context(), -1, nil)
-				require.NoError(t, err)
+		subtest(t, takeover, world.Options{}, func(w *world.World) {
+			ran(w)
+			foreign := w.Blobs().ServiceClient().NewContainerClient("sluice").NewBlobClient(checkpointBlob)
+			holder, err := lease.NewBlobClient(foreign, &lease.BlobClientOptions{LeaseID: new(uuid.NewString())})
+			require.NoError(w, err)
+			_, err = holder.AcquireLease(w.Context(), -1, nil)
+			require.NoError(w, err)
 
-				b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { c.LeaseTakeover = takeover })
-				w.InsertMany(10, 2)
-				if leads {
-					w.Leads("b")
-					require.Contains(t, b.Log.Text(), "breaking its lease")
-				} else {
-					w.Pass(5 * time.Minute)
-					require.Equal(t, "past", w.Checkpoint().Leader)
-					_, err = holder.ReleaseLease(w.Context(), nil)
-					require.NoError(t, err)
-				}
-				w.Published()
-				b.End()
-			})
+			b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { c.LeaseTakeover = takeover })
+			w.InsertMany(10, 2)
+			if leads {
+				w.Leads("b")
+				require.Contains(w, b.Log.Text(), "breaking its lease")
+			} else {
+				w.Pass(5 * time.Minute)
+				require.Equal(w, "past", w.Checkpoint().Leader)
+				_, err = holder.ReleaseLease(w.Context(), nil)
+				require.NoError(w, err)
+			}
+			w.Published()
+			b.End()
 		})
 	}
-}
-
-// stumbling refuses the first checkpoint with a token, as busy storage does.
-type stumbling struct {
-	next    policy.Transporter
-	refused atomic.Int64
-	times   int64
-}
-
-func (s *stumbling) Do(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodPut && r.Body != nil {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return nil, err
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		if bytes.Contains(body, []byte(`"resumeToken":{`)) && s.refused.Add(1) <= s.times {
-			return &http.Response{
-				Status: "503 Server Busy", StatusCode: http.StatusServiceUnavailable, Request: r, Body: http.NoBody,
-				Header: http.Header{"X-Ms-Error-Code": {"ServerBusy"}},
-			}, nil
-		}
-	}
-	return s.next.Do(r)
 }
 
 // If storage is busy when the beginning of a new stream is written, the leader retries, as with any
 // other heartbeat. Changes made in the meantime are published afterwards.
 func TestG1ABusyStorageDoesNotEndANewStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		busy := &stumbling{times: 3}
-		a := w.StartProducer("a", func(_ *producer.Config, o *producer.Options) {
-			busy.next = o.Blob.Transport
-			o.Blob.Transport = busy
-		})
-		w.Eventually("the first checkpoint is refused", func() bool { return busy.refused.Load() > 0 })
+		const times = 3
+		var refused atomic.Int64
+		a := w.StartProducer("a", throughStorage(func(r *http.Request, next policy.Transporter) (*http.Response, error) {
+			if r.Method == http.MethodPut && r.Body != nil {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					return nil, err
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				if bytes.Contains(body, []byte(`"resumeToken":{`)) && refused.Add(1) <= times {
+					return failure(r, http.StatusServiceUnavailable, "ServerBusy"), nil
+				}
+			}
+			return next.Do(r)
+		}))
+		w.Eventually("the first checkpoint with a token is refused", func() bool { return refused.Load() > 0 })
 		w.InsertMany(10, 2)
 		w.Leads("a")
 		w.Published()
 		require.EqualValues(t, 1, w.Checkpoint().Epoch)
 		a.End()
-		require.Greater(t, busy.refused.Load(), busy.times)
+		require.Greater(t, refused.Load(), int64(times))
 	})
 }
 
@@ -200,15 +190,12 @@ func TestG1ABusyStorageDoesNotEndANewStream(t *testing.T) {
 func TestG1ACheckpointBehindALargeIDIsRead(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		large := func(c *producer.Config, _ *producer.Options) { c.OnOversize = "claimcheck" }
-		a := w.StartProducer("a", large)
-		w.Leads("a")
+		a := startLeader(w, "a", large)
 		w.Inserted["x"]++
 		w.InsertDocument(bson.D{{Key: "_id", Value: strings.Repeat("x", 600_000)}, {Key: "aggregateId", Value: "x"}, {Key: "version", Value: 1}})
-		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 1 })
+		checkpointed(w, 1)
 		a.MongoPlug.Pull() // no later token is written
 		a.Vanish()
-		b := w.StartProducer("b", large)
-		w.Leads("b")
-		b.End()
+		startLeader(w, "b", large).End()
 	})
 }

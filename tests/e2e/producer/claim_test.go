@@ -1,14 +1,9 @@
 package producer_test
 
 import (
-	"context"
 	"crypto/rand"
-	"io"
-	"net"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +15,6 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/claim"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -36,53 +30,12 @@ func bigEvent(t *testing.T, aggregate string, size int) bson.D {
 // receive receives n messages of a session, as a projector does, without settling them.
 func receive(w *world.World, session string, n int) []*azservicebus.ReceivedMessage {
 	w.Helper()
-	client, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString("bus:5672"),
-		&azservicebus.ClientOptions{NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-			return w.BusNet.DialContext(ctx, "", "")
-		}})
-	require.NoError(w, err)
-	defer func() { _ = client.Close(w.Context()) }()
-	receiver, err := client.AcceptSessionForSubscription(w.Context(), world.Topic, world.Subscription, session, nil)
+	receiver, err := w.BusClient.AcceptSessionForSubscription(w.Context(), world.Topic, world.Subscription, session, nil)
 	require.NoError(w, err)
 	messages, err := receiver.ReceiveMessages(w.Context(), n, &azservicebus.ReceiveMessagesOptions{TimeAfterFirstMessage: time.Second})
 	require.NoError(w, err)
+	require.NoError(w, receiver.Close(w.Context()))
 	return messages
-}
-
-// failingUploads loses the answers of the first n uploads of claim checks: they were stored, or the
-// container was missing.
-type failingUploads struct {
-	next policy.Transporter
-
-	mu   sync.Mutex // guards everything below
-	n    int
-	puts []string // paths
-}
-
-// paths returns the paths of the uploads so far.
-func (f *failingUploads) paths() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.puts)
-}
-
-func (f *failingUploads) Do(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/claim-checks/") {
-		return f.next.Do(r)
-	}
-	f.mu.Lock()
-	f.puts = append(f.puts, r.URL.Path)
-	f.n--
-	failing := f.n >= 0
-	f.mu.Unlock()
-	response, err := f.next.Do(r)
-	if !failing || err != nil {
-		return response, err
-	}
-	_ = response.Body.Close()
-	return &http.Response{
-		StatusCode: http.StatusServiceUnavailable, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r,
-	}, nil
 }
 
 // G1, G2, G3: an event too large for a message is published with its body in a blob, in its place
@@ -90,45 +43,55 @@ func (f *failingUploads) Do(r *http.Request) (*http.Response, error) {
 // both are repeated.
 func TestG1ALargeEventIsPublishedAsAClaimCheck(t *testing.T) {
 	for name, size := range map[string]int{"not in a batch": 300 << 10, "by far": 2 << 20} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				uploads := &failingUploads{n: 2}
-				a := w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
-					c.OnOversize = "claimcheck"
-					uploads.next = o.Blob.Transport
-					o.Blob.Transport = uploads
-				})
-				w.Leads("a")
-				w.Insert("x")
-				w.Published()
-				w.Bus.LoseAcknowledgements(1)
-				document := bigEvent(t, "x", size)
-				w.InsertDocument(document)
-				w.InsertDocument(bson.D{{Key: "aggregateId", Value: "x"}, {Key: "version", Value: 3}, {Key: "type", Value: "Counted"}})
-				w.Eventually("all three are acknowledged", func() bool { return w.Checkpoint().Published == 3 })
-				a.End()
-
-				messages := receive(w, "x", 10)
-				require.Len(t, messages, 3)
-				for n, version := range []int64{1, 2, 3} {
-					require.Equal(t, version, messages[n].ApplicationProperties["version"])
+		subtest(t, name, world.Options{}, func(w *world.World) {
+			// The answers of the first two uploads are lost: the body is stored, or the container was
+			// missing.
+			paths := make(chan string, 100) // of the uploads
+			losing := throughStorage(func(r *http.Request, next policy.Transporter) (*http.Response, error) {
+				if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/claim-checks/") {
+					return next.Do(r)
 				}
-				require.Empty(t, messages[1].Body)
-				change, err := envelope.Decode(messages[1])
-				require.NoError(t, err)
-				require.NotNil(t, change.Claim)
-				require.NoError(t, claim.NewStore(w.Blobs(), "claim-checks").Get(t.Context(), &change))
-				var kept struct {
-					Pad []byte `bson:"pad"`
+				paths <- r.URL.Path
+				lost := len(paths) <= 2
+				response, err := next.Do(r)
+				if !lost || err != nil {
+					return response, err
 				}
-				require.NoError(t, bson.Unmarshal(change.Document(), &kept))
-				require.Equal(t, document[3].Value, kept.Pad)
-				paths := uploads.paths()
-				require.Greater(t, len(paths), 2)
-				for _, path := range paths {
-					require.Equal(t, paths[0], path, "every attempt has the same name")
-				}
+				_ = response.Body.Close()
+				return failure(r, http.StatusServiceUnavailable, ""), nil
 			})
+			a := startLeader(w, "a", func(c *producer.Config, o *producer.Options) {
+				c.OnOversize = "claimcheck"
+				losing(c, o)
+			})
+			w.Insert("x")
+			w.Published()
+			w.Bus.LoseAcknowledgements(1)
+			document := bigEvent(w.T, "x", size)
+			w.InsertDocument(document)
+			w.InsertDocument(bson.D{{Key: "aggregateId", Value: "x"}, {Key: "version", Value: 3}, {Key: "type", Value: "Counted"}})
+			checkpointed(w, 3)
+			a.End()
+
+			messages := receive(w, "x", 10)
+			require.Len(w, messages, 3)
+			for n, version := range []int64{1, 2, 3} {
+				require.Equal(w, version, messages[n].ApplicationProperties["version"])
+			}
+			require.Empty(w, messages[1].Body)
+			change, err := envelope.Decode(messages[1])
+			require.NoError(w, err)
+			require.NotNil(w, change.Claim)
+			require.NoError(w, claim.NewStore(w.Blobs(), "claim-checks").Get(w.Context(), &change))
+			var kept struct {
+				Pad []byte `bson:"pad"`
+			}
+			require.NoError(w, bson.Unmarshal(change.Document(), &kept))
+			require.Equal(w, document[3].Value, kept.Pad)
+			require.Greater(w, len(paths), 2)
+			for first := <-paths; len(paths) > 0; {
+				require.Equal(w, first, <-paths, "every attempt has the same name")
+			}
 		})
 	}
 }
@@ -137,8 +100,7 @@ func TestG1ALargeEventIsPublishedAsAClaimCheck(t *testing.T) {
 // their place, and need no claim check.
 func TestG1G3ALargeEventIsSentAloneWhereTheEntityTakesIt(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.Topic, c.Queue = "", world.SpaciousQueue })
-		w.Leads("a")
+		a := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) { c.Topic, c.Queue = "", world.SpaciousQueue })
 		w.InsertMany(5, 2)
 		w.InsertDocument(bigEvent(t, "large", 2<<20))
 		w.InsertMany(5, 2)

@@ -1,7 +1,6 @@
 package producer_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -29,16 +26,21 @@ func plainly(c *producer.Config, o *producer.Options) {
 	c.FullDocument, c.BeforeChange, c.OnUnknownAggregate = "default", "off", "documentKey"
 }
 
-func plainlyWith(pipeline string) func(*producer.Config, *producer.Options) {
+func plainlyWith(pipeline string) adjustment {
 	return func(c *producer.Config, o *producer.Options) {
 		plainly(c, o)
 		c.Pipeline = pipeline
 	}
 }
 
+// unstably filters by documents that are looked up.
+func unstably(c *producer.Config, _ *producer.Options) {
+	c.BeforeChange, c.Pipeline = "off", `[{"$match": {"fullDocument.type": "Counted"}}]`
+}
+
 // startCounting runs the first leader of a stream and lets it publish one event: there is no token
 // before that.
-func startCounting(w *world.World, instance string, change func(*producer.Config, *producer.Options)) *world.Producer {
+func startCounting(w *world.World, instance string, change adjustment) *world.Producer {
 	w.Helper()
 	p := w.StartProducer(instance, change)
 	w.Eventually(instance+" reads", func() bool { return streamIsOpen(w) })
@@ -65,6 +67,17 @@ func judgeNumbers(w *world.World) {
 			require.Equal(w, other, a.MessageID, "the same position")
 		}
 		positions[a.MessageID], events[position] = position, a.MessageID
+	}
+}
+
+// positionsGrow requires that the positions of each session grow with every message.
+func positionsGrow(w *world.World) {
+	w.Helper()
+	highest := map[string]string{}
+	for _, accepted := range w.Took() {
+		position := accepted.Properties[envelope.PropPosition].(string)
+		require.Greater(w, position, highest[accepted.SessionID])
+		highest[accepted.SessionID] = position
 	}
 }
 
@@ -99,17 +112,14 @@ func TestG2UpdatesOfADeploymentWithoutImagesUseTheirKey(t *testing.T) {
 		w.Eventually("all is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == 22 })
 		a.End()
 		judgeNumbers(w)
-		highest, updates := "", 0
+		positionsGrow(w)
+		updates := 0
 		for _, accepted := range w.Took() {
-			if accepted.Properties["operation"] != "update" {
-				continue
+			if accepted.Properties["operation"] == "update" {
+				updates++
+				require.Equal(t, "u", accepted.SessionID)
+				require.NotContains(t, accepted.Properties, envelope.PropVersion)
 			}
-			updates++
-			require.Equal(t, "u", accepted.SessionID)
-			require.NotContains(t, accepted.Properties, envelope.PropVersion)
-			position := accepted.Properties[envelope.PropPosition].(string)
-			require.Greater(t, position, highest)
-			highest = position
 		}
 		require.Equal(t, 20, updates)
 	})
@@ -119,30 +129,18 @@ func TestG2UpdatesOfADeploymentWithoutImagesUseTheirKey(t *testing.T) {
 // same count.
 func TestG1G2G3G4CountedPositionsSurviveEveryInterruption(t *testing.T) {
 	for seed := range uint64(8) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			world.InVirtualTime(t, documentDB, func(w *world.World) {
-				random := rand.New(rand.NewPCG(seed, 5))
-				settings := plainlyWith(`[{"$match": {"operationType": "insert"}}]`)
-				producers := []*world.Producer{startCounting(w, "a", settings), w.StartProducer("b", settings)}
-				for range 20 {
-					w.InsertMany(1+random.IntN(120), 7)
-					if random.IntN(3) == 0 {
-						removeSome(w) // the filter skips it
-					}
-					w.Pass(time.Duration(random.IntN(1500)) * time.Millisecond)
-					interrupt(w, random, producers[random.IntN(2)])
+		subtest(t, fmt.Sprint("seed ", seed), documentDB, func(w *world.World) {
+			random := rand.New(rand.NewPCG(seed, 5))
+			settings := plainlyWith(`[{"$match": {"operationType": "insert"}}]`)
+			producers := []*world.Producer{startCounting(w, "a", settings), w.StartProducer("b", settings)}
+			interrupted(w, random, producers, func(int) {
+				w.InsertMany(1+random.IntN(120), 7)
+				if random.IntN(3) == 0 {
+					removeSome(w) // the filter skips it
 				}
-				for _, p := range producers {
-					p.ComeBack()
-				}
-				w.Published()
-				judgeNumbers(w)
-				w.Eventually("the checkpoint covers everything", func() bool { return w.Checkpoint().Published == int64(w.Total()) })
-				for _, p := range producers {
-					p.End()
-				}
-				judgeEpochs(w)
 			})
+			w.Published()
+			judgeNumbers(w)
 		})
 	}
 }
@@ -175,28 +173,23 @@ func TestG1CountedPositionsGoOnAfterTheCollectionIsDropped(t *testing.T) {
 // then positions begin a series that is larger than all before.
 func TestG3G6AChangedFilterIsRefusedUntilItIsAccepted(t *testing.T) {
 	world.InVirtualTime(t, documentDB, func(w *world.World) {
-		everything := plainly
 		inserts := plainlyWith(`[{"$match": {"operationType": "insert"}}]`)
-		onlyInserts := func(c *producer.Config) { inserts(c, nil) }
-		a := startCounting(w, "a", everything)
+		a := startCounting(w, "a", plainly)
 		w.InsertMany(20, 2)
 		removeSome(w)
 		w.Eventually("all of it is published", func() bool { return w.Bus.Stats(world.Topic).Accepted == w.Total()+1 })
 		a.End()
 		before := w.Checkpoint().Position
 
-		b := w.StartProducer("b", inserts)
-		err := b.Failed()
+		err := w.StartProducer("b", inserts).Failed()
 		require.ErrorContains(t, err, "PIPELINE, the collection")
 		require.ErrorContains(t, err, "producer token renumber")
 		require.Equal(t, before, w.Checkpoint().Position, "nothing is changed")
 
-		doctor := operateWith(w, onlyInserts, "doctor")
-		require.Regexp(t, `PROBLEM +reading settings`, doctor.Out)
-		done := operateWith(w, onlyInserts, "token", "renumber")
-		require.Equal(t, 0, done.Code, done.Err)
+		operateWith(w, inserts, "doctor").reports(1, `PROBLEM +reading settings`)
+		operateWith(w, inserts, "token", "renumber").succeeds()
 		require.Greater(t, w.Checkpoint().Position, before)
-		require.Regexp(t, `ok +reading settings`, operateWith(w, onlyInserts, "doctor").Out)
+		require.Regexp(t, `ok +reading settings`, operateWith(w, inserts, "doctor").Out)
 
 		c := w.StartProducer("c", inserts)
 		w.InsertMany(20, 2)
@@ -204,23 +197,15 @@ func TestG3G6AChangedFilterIsRefusedUntilItIsAccepted(t *testing.T) {
 		w.Eventually("the new ones are published", func() bool { return w.Bus.Stats(world.Topic).Accepted == w.Total()+1 })
 		c.End()
 		judgeNumbers(w)
-		highest := map[string]string{}
-		for _, accepted := range w.Took() {
-			require.False(t, accepted.Duplicate)
-			position := accepted.Properties[envelope.PropPosition].(string)
-			require.Greater(t, position, highest[accepted.SessionID])
-			highest[accepted.SessionID] = position
-		}
+		require.Zero(t, w.Bus.Stats(world.Topic).Duplicates)
+		positionsGrow(w)
 	})
 }
 
 // G6: a filter on documents that are looked up may count differently the second time.
 func TestG6AnUnstableFilterIsRefusedWherePositionsAreCounted(t *testing.T) {
 	world.InVirtualTime(t, documentDB, func(w *world.World) {
-		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
-			c.BeforeChange = "off"
-			c.Pipeline = `[{"$match": {"fullDocument.type": "Counted"}}]`
-		})
+		a := w.StartProducer("a", unstably)
 		w.Eventually("a reads", func() bool { return streamIsOpen(w) })
 		w.Insert("x")
 		require.ErrorContains(t, a.Failed(), "set FULL_DOCUMENT and FULL_DOCUMENT_BEFORE_CHANGE to default and off")
@@ -257,7 +242,6 @@ func TestG3G6CountedPositionsGrowBehindLostHistory(t *testing.T) {
 // position, and nothing that would apply changes twice unexpectedly.
 func TestG6OperatorWherePositionsAreCounted(t *testing.T) {
 	world.InVirtualTime(t, documentDB, func(w *world.World) {
-		plain := func(c *producer.Config) { plainly(c, nil) }
 		a := startCounting(w, "a", plainly)
 		w.InsertMany(10, 2)
 		w.Published()
@@ -269,33 +253,24 @@ func TestG6OperatorWherePositionsAreCounted(t *testing.T) {
 		b.End()
 		before := w.Checkpoint()
 
-		status := operateWith(w, plain, "status")
-		require.Equal(t, 1, status.Code, "there is no leader")
-		require.Contains(t, status.Out, before.Position+" (counted: the resume tokens cannot be sorted)")
-		require.Contains(t, status.Out, "unknown: the deployment reports no times of its changes")
-		doctor := operateWith(w, plain, "doctor")
-		require.Equal(t, 0, doctor.Code, doctor.Out)
-		require.Regexp(t, `ok +tokens +none before the first event`, doctor.Out)
-		require.Regexp(t, `ok +large events +the deployment does not split them`, doctor.Out)
-		require.Regexp(t, `ok +reading settings +positions are counted`, doctor.Out)
-		require.Regexp(t, `ok +history +the stream can continue`, doctor.Out)
-		unstable := operateWith(w, func(c *producer.Config) {
-			c.BeforeChange, c.Pipeline = "off", `[{"$match": {"fullDocument.type": "Counted"}}]`
-		}, "doctor")
-		require.Regexp(t, `PROBLEM +reading settings +positions are counted, and a .match of PIPELINE reads documents`, unstable.Out)
+		operateWith(w, plainly, "status").reports(1, // there is no leader
+			before.Position+` \(counted: the resume tokens cannot be sorted\)`,
+			"unknown: the deployment reports no times of its changes",
+		)
+		operateWith(w, plainly, "doctor").reports(0,
+			`ok +tokens +none before the first event`,
+			`ok +large events +the deployment does not split them`,
+			`ok +reading settings +positions are counted`,
+			`ok +history +the stream can continue`,
+		)
+		operateWith(w, unstably, "doctor").reports(1, `PROBLEM +reading settings +positions are counted, and a .match of PIPELINE reads documents`)
 
-		rewind := operateWith(w, plain, "token", "rewind", "--to", "2000-01-01T00:00:00Z")
-		require.Equal(t, 1, rewind.Code)
-		require.Contains(t, rewind.Err, "read models apply it twice")
-		set := operateWith(w, plain, "token", "set", middle)
-		require.Equal(t, 1, set.Code)
-		require.Contains(t, set.Err, "--forward")
-		require.Contains(t, operateWith(w, plain, "token", "renumber").Out, "nothing to do")
+		operateWith(w, plainly, "token", "rewind", "--to", "2000-01-01T00:00:00Z").fails("read models apply it twice")
+		operateWith(w, plainly, "token", "set", middle).fails("--forward")
+		require.Contains(t, operateWith(w, plainly, "token", "renumber").Out, "nothing to do")
 		require.Equal(t, before, w.Checkpoint(), "refusals change nothing")
 
-		set = operateWith(w, plain, "token", "set", "--forward", middle)
-		require.Equal(t, 0, set.Code, set.Err)
-		require.Contains(t, set.Out, "Positions begin a new series")
+		operateWith(w, plainly, "token", "set", "--forward", middle).succeeds("Positions begin a new series")
 		require.Equal(t, "n0000000003.000000000000000000", w.Checkpoint().Position)
 		c := w.StartProducer("c", plainly)
 		w.Eventually("the changes since come again", func() bool { return w.Bus.Stats(world.Topic).Duplicates >= 10 })
@@ -313,15 +288,7 @@ func TestADeploymentThatDoesNotWaitIsSparedRequests(t *testing.T) {
 		var requests atomic.Int64
 		a := startCounting(w, "a", func(c *producer.Config, o *producer.Options) {
 			plainly(c, o)
-			dial := o.Mongo
-			o.Mongo = func(c *options.ClientOptions) {
-				dial(c)
-				c.SetMonitor(&event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
-					if e.CommandName == "getMore" {
-						requests.Add(1)
-					}
-				}})
-			}
+			onGetMore(o, func(bson.Raw) { requests.Add(1) })
 		})
 		before := requests.Load()
 		w.Pass(time.Minute)

@@ -24,8 +24,7 @@ func requireImages(c *producer.Config, o *producer.Options) {
 // flight.
 func TestG1WhatWasReadBeforeTheStreamStopsIsPublished(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", requireImages)
-		w.Leads("a")
+		a := startLeader(w, "a", requireImages)
 		end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Delay: 3 * time.Second}})
 		w.InsertMany(20, 5)
 		w.Pass(time.Second) // they are read, and sending them takes longer
@@ -46,8 +45,7 @@ func TestG1WhatLiesBeforeAnUnreadableChangeIsPublished(t *testing.T) {
 		w.InsertMany(20, 5)
 		_, err := w.Events.UpdateOne(w.Context(), bson.D{{Key: "aggregateId", Value: "a0"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: 1}}}})
 		require.NoError(t, err)
-		b := w.StartProducer("b", requireImages)
-		require.ErrorContains(t, b.Failed(), "FULL_DOCUMENT_BEFORE_CHANGE is required")
+		require.ErrorContains(t, w.StartProducer("b", requireImages).Failed(), "FULL_DOCUMENT_BEFORE_CHANGE is required")
 		w.Judge()
 		require.EqualValues(t, 30, w.Checkpoint().Published)
 	})

@@ -15,41 +15,32 @@ import (
 // until an operator has moved past it, whether or not a replica holds the lease at that moment.
 func TestTheCommandsReportWhyAStreamIsStopped(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(3, 1)
-		w.Published()
-		require.Equal(t, 0, operate(w, "status").Code)
+		a := startAndPublish(w, "a", nil, 3, 1)
+		operate(w, "status").succeeds()
 		require.Regexp(t, `ok +last failure +none`, operate(w, "doctor").Out)
 
 		w.InsertDocument(bigEvent(t, "grown", 300<<10))
 		require.Error(t, a.Failed())
 		for range 2 { // the second time another replica has tried
 			status := operate(w, "status")
-			require.Equal(t, 1, status.Code)
 			require.Empty(t, status.Err)
-			require.Regexp(t, `state +STOPPED`, status.Out)
-			require.Regexp(t, `(?s)last failure .* of a in epoch \d\n.*event is too large.* of aggregate "grown" .*set ON_OVERSIZE=claimcheck`, status.Out)
-			doctor := operate(w, "doctor")
-			require.Equal(t, 1, doctor.Code)
-			require.Regexp(t, `PROBLEM +last failure +the stream has been stopped since .* of aggregate "grown"`, doctor.Out)
+			status.reports(1, `state +STOPPED`,
+				`(?s)last failure .* of a in epoch \d\n.*event is too large.* of aggregate "grown" .*set ON_OVERSIZE=claimcheck`)
+			operate(w, "doctor").reports(1, `PROBLEM +last failure +the stream has been stopped since .* of aggregate "grown"`)
 			require.Error(t, w.StartProducer("a", nil).Failed())
 		}
-		require.Contains(t, blobNames(w), "shop.events.json.failure", "beside the checkpoint, which no failure touches")
+		require.Contains(t, blobNames(w, "sluice"), "shop.events.json.failure", "beside the checkpoint, which no failure touches")
 
-		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { c.OnOversize = "claimcheck" })
-		w.Leads("b")
-		w.Eventually("the large event is published", func() bool { return w.Checkpoint().Published == 4 })
-		over := operate(w, "status")
-		require.Equal(t, 0, over.Code, over.Out)
-		require.Contains(t, over.Out, "(over: the stream has gone on since)")
+		b := startLeader(w, "b", func(c *producer.Config, _ *producer.Options) { c.OnOversize = "claimcheck" })
+		checkpointed(w, 4)
+		operate(w, "status").succeeds("(over: the stream has gone on since)")
 		require.Regexp(t, `ok +last failure +at .* the stream has gone on since`, operate(w, "doctor").Out)
 		b.End()
 
 		require.Contains(t, operate(w, "status").Out, "(over: the checkpoint is past it now)", "there is no leader, so the stream does not continue")
 		require.Regexp(t, `ok +last failure +at .* the checkpoint is past it now`, operate(w, "doctor").Out)
 		nobody := operate(w, "status", "--json")
-		require.Equal(t, 1, nobody.Code, "there is no leader")
+		nobody.reports(1)
 		var status struct {
 			Leads, Stopped bool
 			LastFailure    struct{ Instance, Error string } `json:"last_failure"`
@@ -65,17 +56,14 @@ func TestTheCommandsReportWhyAStreamIsStopped(t *testing.T) {
 // A leader that steps down leads again, and its stream continues.
 func TestTheCommandsReportALeaderThatSteppedDown(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Drop: 1}})
 		w.InsertMany(3, 1)
 		w.Eventually("it steps down, and leads again", func() bool { return w.Checkpoint().Epoch > 1 })
 		end()
 		w.Published()
-		w.Eventually("the checkpoint has it", func() bool { return w.Checkpoint().Published == 3 })
-		status := operate(w, "status")
-		require.Equal(t, 0, status.Code, status.Out)
-		require.Regexp(t, `(?s)last failure +\S+, of a in epoch \d+ \(over: .*stepping down`, status.Out)
+		checkpointed(w, 3)
+		operate(w, "status").reports(0, `(?s)last failure +\S+, of a in epoch \d+ \(over: .*stepping down`)
 		a.End()
 	})
 }

@@ -14,23 +14,36 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// headroomStatus is the part of the status record about the oplog.
-type headroomStatus struct {
-	Seconds *int64 `json:"oplog_headroom_seconds"`
-	Note    string `json:"oplog_headroom_note"`
-	Role    string `json:"role"`
+// leaderStatus is a leader's status record in its log.
+type leaderStatus struct {
+	Role     string `json:"role"`
+	LagMS    int64  `json:"lag_ms"`
+	BehindMS int64  `json:"behind_ms"`
+	Headroom *int64 `json:"oplog_headroom_seconds"`
+	Note     string `json:"oplog_headroom_note"`
 }
 
-// lastStatus returns the newest status record in the log.
-func lastStatus(p *world.Producer) (s headroomStatus) {
+// statuses returns the status records of a leader.
+func statuses(w *world.World, p *world.Producer) (all []leaderStatus) {
+	w.Helper()
 	for line := range strings.Lines(p.Log.Text()) {
 		var record struct {
-			Msg    string          `json:"msg"`
-			Status *headroomStatus `json:"status"`
+			Msg    string
+			Status leaderStatus
 		}
-		if json.Unmarshal([]byte(line), &record) == nil && record.Status != nil {
-			s = *record.Status
+		require.NoError(w, json.Unmarshal([]byte(line), &record))
+		if record.Msg == "status" && record.Status.Role == "leader" {
+			all = append(all, record.Status)
 		}
+	}
+	return all
+}
+
+// lastStatus returns the newest of them; the zero status without one.
+func lastStatus(w *world.World, p *world.Producer) (s leaderStatus) {
+	w.Helper()
+	if all := statuses(w, p); len(all) > 0 {
+		s = all[len(all)-1]
 	}
 	return s
 }
@@ -41,35 +54,33 @@ func TestG6TheOplogsHeadroomIsReportedWhileItShrinks(t *testing.T) {
 	world.InVirtualTime(t, world.Options{ReplicaSet: readsOplog, Mongo: mongo.Options{OplogEntries: 300}}, func(w *world.World) {
 		other := w.Events.Database().Collection("other")
 		for range 60 {
-			_, err := other.InsertOne(w.Context(), bson.D{{Key: "x", Value: 1}})
-			require.NoError(t, err)
+			w.InsertInto(other, bson.D{{Key: "x", Value: 1}})
 			w.Pass(10 * time.Second)
 		}
-		p := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
+		p := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) {
 			c.StatusInterval = 5 * time.Second
 			c.StallAfter = 0
 			c.MaxInFlightEvents = 50
 		})
-		w.Leads("a")
-		w.Eventually("the headroom is reported", func() bool { return lastStatus(p).Seconds != nil })
-		require.InDelta(t, 600, *lastStatus(p).Seconds, 60)
+		w.Eventually("the headroom is reported", func() bool { return lastStatus(w, p).Headroom != nil })
+		require.InDelta(t, 600, *lastStatus(w, p).Headroom, 60)
 
 		p.BusPlug.Pull()
 		w.InsertMany(200, 3)
 		w.Pass(30 * time.Second)
-		require.InDelta(t, 600, *lastStatus(p).Seconds, 60, "the oplog is not full yet: its beginning stays")
+		require.InDelta(t, 600, *lastStatus(w, p).Headroom, 60, "the oplog is not full yet: its beginning stays")
 		for range 120 {
-			if s := lastStatus(p).Seconds; s != nil && *s < 60 {
+			if s := lastStatus(w, p).Headroom; s != nil && *s < 60 {
 				break
 			}
 			w.InsertMany(1, 3)
 			w.Pass(15 * time.Second)
 		}
-		require.Less(t, *lastStatus(p).Seconds, int64(60), "nearly used up")
-		require.Positive(t, *lastStatus(p).Seconds)
+		require.Less(t, *lastStatus(w, p).Headroom, int64(60), "nearly used up")
+		require.Positive(t, *lastStatus(w, p).Headroom)
 		p.BusPlug.PlugIn()
 		w.Published()
-		w.Eventually("it grows again", func() bool { s := lastStatus(p).Seconds; return s != nil && *s > 60 })
+		w.Eventually("it grows again", func() bool { s := lastStatus(w, p).Headroom; return s != nil && *s > 60 })
 		p.End()
 	})
 }
@@ -77,10 +88,13 @@ func TestG6TheOplogsHeadroomIsReportedWhileItShrinks(t *testing.T) {
 func TestAProducerWithoutAccessToTheOplogReportsIt(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		w.FailMongo(4, 13, "find") // reads are tried twice; the first one reads the cluster's identity
-		p := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.StatusInterval = 5 * time.Second })
-		w.Leads("a")
-		w.Eventually("it is reported", func() bool { return lastStatus(p).Role == "leader" && lastStatus(p).Note == "needs read on local" })
-		require.Nil(t, lastStatus(p).Seconds)
+		p := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) { c.StatusInterval = 5 * time.Second })
+		w.Eventually("it is reported", func() bool { return lastStatus(w, p).Note == "needs read on local" })
+		require.Nil(t, lastStatus(w, p).Headroom)
 		p.End()
+		w.FailMongo(2, 13, "find")
+		got := operate(w, "status")
+		require.Empty(t, got.Err)
+		require.Contains(t, got.Out, "unknown: needs read on local")
 	})
 }

@@ -18,22 +18,11 @@ import (
 // although it must not.
 func TestG6HistoryLostBehindAnInvalidateIsReported(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.Operations = []envelope.Operation{envelope.Insert} })
-		w.Leads("a")
-		w.InsertMany(10, 2)
-		w.Published()
+		inserts := func(c *producer.Config, _ *producer.Options) { c.Operations = []envelope.Operation{envelope.Insert} }
+		a := startAndPublish(w, "a", inserts, 10, 2)
 		const changeStreamHistoryLost = 286
-		set := w.Events.Database().Client().Database("admin").RunCommand(w.Context(), bson.D{
-			{Key: "configureFailPoint", Value: "failCommand"},
-			{Key: "mode", Value: "alwaysOn"},
-			{Key: "data", Value: bson.D{
-				{Key: "failCommands", Value: bson.A{"getMore"}},
-				{Key: "errorCode", Value: changeStreamHistoryLost},
-				{Key: "appName", Value: "sluice-producer"},
-			}},
-		})
+		w.FailMongo(1_000_000, changeStreamHistoryLost, "getMore")
 		require.NoError(t, w.Events.Drop(w.Context()))
-		require.NoError(t, set.Err())
 		require.ErrorContains(t, a.Failed(), "changes in between may be lost (ON_HISTORY_LOST=fail). "+
 			"To have the documents of the collection published in their place: ON_HISTORY_LOST=snapshot. To continue from now without them: ON_HISTORY_LOST=latest: ")
 	})
@@ -64,8 +53,7 @@ func TestG6ABeginningBeforeTheOplogIsReported(t *testing.T) {
 		begin := time.Now()
 		w.Pass(2 * time.Second)
 		w.InsertMany(500, 2)
-		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.StartFrom, c.StartAt = "timestamp", begin })
-		err := a.Failed()
+		err := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.StartFrom, c.StartAt = "timestamp", begin }).Failed()
 		require.ErrorContains(t, err, "START_AT")
 		require.NotContains(t, err.Error(), "checkpoint")
 		require.Empty(t, w.Took())
@@ -76,15 +64,11 @@ func TestG6ABeginningBeforeTheOplogIsReported(t *testing.T) {
 // does not report that: the collection has no newer change than the lost ones.
 func forgotten(w *world.World) {
 	w.Helper()
-	a := w.StartProducer("a", nil)
-	w.Leads("a")
-	w.InsertMany(10, 2)
-	w.Published()
-	w.Eventually("the checkpoint is at the last event", func() bool { return w.Checkpoint().Published == 10 })
+	a := startAndPublish(w, "a", nil, 10, 2)
+	checkpointed(w, 10)
 	a.MongoPlug.Pull() // so that no later token is written
 	a.End()
-	_, err := w.Events.InsertMany(w.Context(), []any{bson.D{{Key: "aggregateId", Value: "lost"}, {Key: "version", Value: 1}}})
-	require.NoError(w, err)
+	w.InsertDocument(bson.D{{Key: "aggregateId", Value: "lost"}, {Key: "version", Value: 1}})
 	crowd(w)
 }
 
@@ -105,19 +89,16 @@ func forgetful() world.Options {
 // the producer does not rely on it: the loss is reported.
 func TestG6AResumePointThatTheOplogForgotIsHistoryLost(t *testing.T) {
 	for name, refuse := range map[string]string{"where the oplog can be read": "", "where it cannot": "find"} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, forgetful(), func(w *world.World) {
-				forgotten(w)
-				before := w.Checkpoint()
-				if refuse != "" {
-					w.FailMongo(1000, 13, refuse)
-				}
-				b := w.StartProducer("b", nil)
-				require.ErrorContains(w, b.Failed(), "changes in between may be lost (ON_HISTORY_LOST=fail)")
-				after := w.Checkpoint()
-				require.Equal(w, before.Token, after.Token, "no later token is kept")
-				require.EqualValues(w, 10, after.Published)
-			})
+		subtest(t, name, forgetful(), func(w *world.World) {
+			forgotten(w)
+			before := w.Checkpoint()
+			if refuse != "" {
+				w.FailMongo(1000, 13, refuse)
+			}
+			require.ErrorContains(w, w.StartProducer("b", nil).Failed(), "changes in between may be lost (ON_HISTORY_LOST=fail)")
+			after := w.Checkpoint()
+			require.Equal(w, before.Token, after.Token, "no later token is kept")
+			require.EqualValues(w, 10, after.Published)
 		})
 	}
 }
@@ -126,14 +107,9 @@ func TestG6AResumePointThatTheOplogForgotIsHistoryLost(t *testing.T) {
 // with events only; once that is confirmed, an idle stream's checkpoint moves again.
 func TestG6NoTokenIsKeptBeforeTheResumePointIsConfirmed(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(10, 2)
-		w.Published()
-		a.End()
+		ran(w)
 		w.FailMongo(5, maxTimeMSExpired, "find")
-		b := w.StartProducer("b", nil)
-		w.Leads("b")
+		b := startLeader(w, "b", nil)
 		before := w.Checkpoint().Position
 		for range 3 {
 			w.InsertInto(w.Events.Database().Collection("other"), bson.D{{Key: "x", Value: 1}})
@@ -144,8 +120,7 @@ func TestG6NoTokenIsKeptBeforeTheResumePointIsConfirmed(t *testing.T) {
 		w.Published()
 		w.Eventually("the checkpoint moves with an event", func() bool { return w.Checkpoint().Position > before })
 		b.End()
-		c := w.StartProducer("c", nil)
-		w.Leads("c")
+		c := startLeader(w, "c", nil)
 		before = w.Checkpoint().Position
 		w.InsertInto(w.Events.Database().Collection("other"), bson.D{{Key: "x", Value: 1}})
 		w.Eventually("the checkpoint moves while idle", func() bool { return w.Checkpoint().Position > before })
@@ -161,28 +136,17 @@ const maxTimeMSExpired = 50
 // request to the database local with 20.
 func TestG6AnIdleStreamWhoseOplogCannotBeReadStaysOnTheOplog(t *testing.T) {
 	for name, code := range map[string]int{"a mongos": 20, "an error in no table": 96, "no such namespace": 73, "no rights": 13} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Mongo: mongo.Options{OplogEntries: 100}}, func(w *world.World) {
-				a := w.StartProducer("a", nil)
-				w.Leads("a")
-				w.InsertMany(10, 2)
-				w.Published()
-				a.End()
-				w.FailMongo(1_000_000, code, "find")
-				b := w.StartProducer("b", nil)
-				w.Leads("b")
-				for range 300 { // others write more than the oplog holds
-					w.InsertInto(w.Events.Database().Collection("other"), bson.D{{Key: "x", Value: 1}})
-					w.Pass(time.Second)
-				}
-				b.Vanish()
-				c := w.StartProducer("c", nil)
-				w.Leads("c")
-				w.InsertMany(10, 2)
-				w.Published()
-				c.End()
-				require.NotContains(w, b.Log.Text(), "it is unknown whether the oplog still holds the checkpoint")
-			})
+		subtest(t, name, world.Options{Mongo: mongo.Options{OplogEntries: 100}}, func(w *world.World) {
+			ran(w)
+			w.FailMongo(1_000_000, code, "find")
+			b := startLeader(w, "b", nil)
+			for range 300 { // others write more than the oplog holds
+				w.InsertInto(w.Events.Database().Collection("other"), bson.D{{Key: "x", Value: 1}})
+				w.Pass(time.Second)
+			}
+			b.Vanish()
+			startAndPublish(w, "c", nil, 10, 2).End()
+			require.NotContains(w, b.Log.Text(), "it is unknown whether the oplog still holds the checkpoint")
 		})
 	}
 }
@@ -195,8 +159,7 @@ func TestG6TheDriversOwnResumeConfirmsNothing(t *testing.T) {
 		forgotten(w)
 		before := w.Checkpoint()
 		w.FailMongo(1_000_000, maxTimeMSExpired, "find")
-		b := w.StartProducer("b", nil)
-		w.Leads("b")
+		b := startLeader(w, "b", nil)
 		w.Pass(2 * time.Second) // empty answers, with high-water marks
 		w.Mongo.DropConnections()
 		w.Pass(3 * time.Second)
@@ -214,13 +177,9 @@ func TestG6OperatorRefusesAPointThatTheOplogForgot(t *testing.T) {
 	world.InVirtualTime(t, forgetful(), func(w *world.World) {
 		forgotten(w)
 		before := w.Checkpoint()
-		set := operate(w, "token", "set", before.Token["_data"].(string))
-		require.Equal(w, 1, set.Code)
-		require.Contains(w, set.Err, "its oplog begins after it")
+		operate(w, "token", "set", before.Token["_data"].(string)).fails("its oplog begins after it")
 		require.Equal(w, before, w.Checkpoint())
-		doctor := operate(w, "doctor")
-		require.Equal(w, 1, doctor.Code)
-		require.Regexp(w, `PROBLEM +history +the stream cannot continue from the checkpoint`, doctor.Out)
+		operate(w, "doctor").reports(1, `PROBLEM +history +the stream cannot continue from the checkpoint`)
 	})
 }
 
@@ -228,8 +187,7 @@ func TestG6OperatorRefusesAPointThatTheOplogForgot(t *testing.T) {
 // the doctor.
 func TestWhatAVersionOfMongoDBLacksIsNamed(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{Version: [3]int32{4, 4, 1}, NoSplit: true}}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		require.Contains(t, a.Log.Text(), "this version of MongoDB lacks features of later versions")
 		require.Contains(t, a.Log.Text(), "pre- and post-images (since 6.0.0)")
 		require.Regexp(t, `ok +version +MongoDB 4\.4\.1 lacks snapshot reads`, operate(w, "doctor").Out)

@@ -18,17 +18,14 @@ func TestEveryCommandOfTheProducerPrintsJSON(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		_, err := w.Blobs().CreateContainer(w.Context(), "copies", nil)
 		require.NoError(t, err)
-		p := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(20, 2)
-		w.Published()
+		p := startAndPublish(w, "a", nil, 20, 2)
 		time.Sleep(5 * time.Second) // virtual
 		middle := time.Now()
 		w.InsertMany(10, 2)
-		w.Eventually("the checkpoint has it", func() bool { return w.Checkpoint().Published == 30 })
+		checkpointed(w, 30)
 		printed := func(args ...string) (v map[string]any) {
 			done := operate(w, append(args, "--json")...)
-			require.Equal(t, 0, done.Code, done.Err)
+			done.succeeds()
 			require.NoError(t, json.Unmarshal([]byte(done.Out), &v), done.Out)
 			return v
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/producer/store"
 	"github.com/sluice-cdc/sluice/producer/store/storetest"
+	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -67,26 +68,16 @@ func published(w *world.World) {
 func TestG1G4AMoveLosesAndRepeatsNothing(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		v := withVault(w)
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(20, 2)
-		w.Published()
-		refused := operate(w, "token", "move", "--to", "vault")
-		require.Equal(w, 1, refused.Code)
-		require.Contains(w, refused.Err, "a leads stream")
+		a := startAndPublish(w, "a", nil, 20, 2)
+		operate(w, "token", "move", "--to", "vault").fails("a leads stream")
 		a.End()
 		w.InsertMany(5, 2) // the backlog
 		before := w.Checkpoint().Epoch
 
-		moved := operate(w, "token", "move", "--to", "vault")
-		require.Equal(w, 0, moved.Code)
-		require.Contains(w, moved.Out, "CHECKPOINT_STORE=vault")
+		operate(w, "token", "move", "--to", "vault").succeeds("CHECKPOINT_STORE=vault")
 		require.Greater(w, v.record(w).Epoch, before+1)
-		late := w.StartProducer("late", nil)
-		require.ErrorContains(w, late.Failed(), "set CHECKPOINT_STORE=vault")
-		again := operate(w, "token", "move", "--to", "vault")
-		require.Equal(w, 0, again.Code)
-		require.Contains(w, again.Out, "nothing to do")
+		require.ErrorContains(w, w.StartProducer("late", nil).Failed(), "set CHECKPOINT_STORE=vault")
+		operate(w, "token", "move", "--to", "vault").succeeds("nothing to do")
 		require.Contains(w, operate(w, "doctor").Out, "set CHECKPOINT_STORE=vault")
 
 		b := startIn(w, "b", "vault")
@@ -94,15 +85,14 @@ func TestG1G4AMoveLosesAndRepeatsNothing(t *testing.T) {
 		b.End()
 		w.InsertMany(5, 2)
 		there := v.record(w).Epoch
-		back := operateWith(w, inStore, "token", "move", "--to", "blob")
-		require.Equal(w, 0, back.Code)
+		operateWith(w, inStore, "token", "move", "--to", "blob").succeeds()
 		require.Greater(w, w.Checkpoint().Epoch, there)
 		c := startIn(w, "c", "")
 		published(w)
 		c.End()
 
 		w.InsertMany(5, 2)
-		require.Equal(w, 0, operate(w, "token", "move", "--to", "vault").Code, "over what stayed behind")
+		operate(w, "token", "move", "--to", "vault").succeeds() // over what stayed behind
 		startIn(w, "d", "vault")
 		published(w)
 	})
@@ -112,22 +102,15 @@ func TestG1G4AMoveLosesAndRepeatsNothing(t *testing.T) {
 func TestG4AMoveThatFailedIsRepeated(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		v := withVault(w)
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(20, 2)
-		w.Published()
-		a.End()
-		require.Equal(w, 0, operate(w, "packs", "on", "--readers-know", "--rules-checked").Code)
+		startAndPublish(w, "a", nil, 20, 2).End()
+		operate(w, "packs", "on", "--readers-know", "--rules-checked").succeeds()
 		w.InsertMany(5, 2)
 
 		v.broken = true
-		failed := operate(w, "token", "move", "--to", "vault")
-		require.Equal(w, 1, failed.Code)
-		require.Contains(w, failed.Err, "the vault is closed")
-		require.Contains(w, failed.Err, "repeat it")
+		operate(w, "token", "move", "--to", "vault").fails("the vault is closed", "repeat it")
 		require.ErrorContains(w, w.StartProducer("late", nil).Failed(), "set CHECKPOINT_STORE=vault")
 		v.broken = false
-		require.Equal(w, 0, operate(w, "token", "move", "--to", "vault").Code)
+		operate(w, "token", "move", "--to", "vault").succeeds()
 		packs, err := v.Get(w.Context(), checkpointBlob+".packs")
 		require.NoError(w, err, "the confirmation for packs comes with it")
 		require.Contains(w, string(packs.Data), `"on":true`)
@@ -140,40 +123,34 @@ func TestG4AMoveThatFailedIsRepeated(t *testing.T) {
 func TestG4AMoveThatWouldDoHarmIsRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		v := withVault(w)
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(20, 2)
-		w.Published()
-		a.End()
-		unchanged := func(says string, got world.Operated) {
-			w.Helper()
-			require.NotEqual(w, 0, got.Code)
+		startAndPublish(w, "a", nil, 20, 2).End()
+		for to, says := range map[string]string{"blob": "CHECKPOINT_STORE: is blob already", "mongodb": "CHECKPOINT_MONGODB_URI"} {
+			got := operate(w, "token", "move", "--to", to)
+			require.Equal(w, commandline.ExitUsage, got.Code)
 			require.Contains(w, got.Err, says)
 		}
-		unchanged("CHECKPOINT_STORE: is blob already", operate(w, "token", "move", "--to", "blob"))
-		unchanged("CHECKPOINT_MONGODB_URI", operate(w, "token", "move", "--to", "mongodb"))
 
 		begin := func() {
-			other := w.StartProducer("other", func(c *producer.Config, _ *producer.Options) { inStore(c) })
+			other := w.StartProducer("other", inStore)
 			w.Eventually("the stream has a leader in the vault", func() bool { return v.record(w).Leader == "other" })
 			other.End()
 		}
 		w.InsertMany(5, 2) // the backlog, which a stream that begins in the vault would skip
 		begin()
-		unchanged("the store vault has a checkpoint of stream", operate(w, "token", "move", "--to", "vault"))
+		operate(w, "token", "move", "--to", "vault").fails("the store vault has a checkpoint of stream")
 		require.NoError(w, v.Delete(w.Context(), checkpointBlob))
 		require.NoError(w, v.Delete(w.Context(), checkpointBlob+".began"))
 		v.broken = true
-		require.Equal(w, 1, operate(w, "token", "move", "--to", "vault").Code)
+		operate(w, "token", "move", "--to", "vault").fails()
 		v.broken = false
 		require.NoError(w, v.Delete(w.Context(), checkpointBlob+".began")) // it would prevent a new stream
 		begin()
-		unchanged("has begun the stream there and skips what was not published", operate(w, "token", "move", "--to", "vault"))
+		operate(w, "token", "move", "--to", "vault").fails("has begun the stream there and skips what was not published")
 
 		require.NoError(w, v.Delete(w.Context(), checkpointBlob))
-		require.Equal(w, 0, operate(w, "token", "move", "--to", "vault").Code)
-		require.Equal(w, 0, operateWith(w, inStore, "token", "move", "--to", "attic").Code)
-		unchanged("the checkpoint was moved on to the store attic", operate(w, "token", "move", "--to", "vault"))
-		unchanged("the checkpoint was moved to the store attic", operateWith(w, inStore, "token", "move", "--to", "blob"))
+		operate(w, "token", "move", "--to", "vault").succeeds()
+		operateWith(w, inStore, "token", "move", "--to", "attic").succeeds()
+		operate(w, "token", "move", "--to", "vault").fails("the checkpoint was moved on to the store attic")
+		operateWith(w, inStore, "token", "move", "--to", "blob").fails("the checkpoint was moved to the store attic")
 	})
 }

@@ -8,9 +8,8 @@ import (
 
 func TestAProducerCommandPollsMongoDBForThePrimary(t *testing.T) {
 	world.InVirtualTime(t, world.Options{ReplicaSet: "a mongos hides an election"}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.RequirePatience(func() world.Operated { return operate(w, "status") })
+		a := startLeader(w, "a", nil)
+		w.RequirePatience(func() world.Operated { return operate(w, "status").Operated })
 		a.End()
 	})
 }

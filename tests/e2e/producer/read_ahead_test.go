@@ -26,32 +26,35 @@ func TestG1G2G3TheNextResponseIsRequestedAhead(t *testing.T) {
 		"the end of the cursor":      {during: func(w *world.World) { w.Mongo.KillCursors() }},
 		"the end of the connections": {during: (*world.World).DropMongo},
 	} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				var read atomic.Int64
-				p := w.StartProducer("a", func(c *producer.Config, o *producer.Options) {
-					c.MaxInFlightEvents, c.StallAfter = 1, 0
-					o.Mongo = countingEvents(o.Mongo, &read)
+		subtest(t, name, world.Options{}, func(w *world.World) {
+			var read atomic.Int64
+			p := startLeader(w, "a", func(c *producer.Config, o *producer.Options) {
+				c.MaxInFlightEvents, c.StallAfter = 1, 0
+				onGetMore(o, func(response bson.Raw) {
+					events, err := response.Lookup("cursor", "nextBatch").Array().Values()
+					if err != nil {
+						panic(err)
+					}
+					read.Add(int64(len(events)))
 				})
-				w.Leads("a")
-				p.BusPlug.Pull()
-				if fault.before != nil {
-					fault.before(w) // the request that is waiting is not affected
-				}
-				w.InsertMany(3, 1)
-				w.Eventually("three events are read, and two of them wait for room", func() bool { return read.Load() == 3 })
-				if fault.during != nil {
-					fault.during(w)
-				}
-				w.InsertMany(1, 1)
-				if fault.before == nil && fault.during == nil {
-					w.Eventually("the fourth is read", func() bool { return read.Load() == 4 })
-				}
-				require.Empty(w, w.Took())
-				p.BusPlug.PlugIn()
-				w.Published()
-				p.End()
 			})
+			p.BusPlug.Pull()
+			if fault.before != nil {
+				fault.before(w) // the request that is waiting is not affected
+			}
+			w.InsertMany(3, 1)
+			w.Eventually("three events are read, and two of them wait for room", func() bool { return read.Load() == 3 })
+			if fault.during != nil {
+				fault.during(w)
+			}
+			w.InsertMany(1, 1)
+			if fault.before == nil && fault.during == nil {
+				w.Eventually("the fourth is read", func() bool { return read.Load() == 4 })
+			}
+			require.Empty(w, w.Took())
+			p.BusPlug.PlugIn()
+			w.Published()
+			p.End()
 		})
 	}
 }
@@ -60,10 +63,7 @@ func TestG1G2G3TheNextResponseIsRequestedAhead(t *testing.T) {
 // requested.
 func TestG1G2ALargeResponseIsReadInPieces(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		p := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(1, 1)
-		w.Published()
+		p := startAndPublish(w, "a", nil, 1, 1)
 		const events = 11 // of which the last is a piece of its own
 		var documents []any
 		for n := range events {
@@ -79,19 +79,15 @@ func TestG1G2ALargeResponseIsReadInPieces(t *testing.T) {
 	})
 }
 
-// countingEvents adds to read the events that getMore returns.
-func countingEvents(dial func(*options.ClientOptions), read *atomic.Int64) func(*options.ClientOptions) {
-	return func(c *options.ClientOptions) {
+// onGetMore has a producer call f with each response to a getMore.
+func onGetMore(o *producer.Options, f func(response bson.Raw)) {
+	dial := o.Mongo
+	o.Mongo = func(c *options.ClientOptions) {
 		dial(c)
 		c.SetMonitor(&event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
-			if e.CommandName != "getMore" {
-				return
+			if e.CommandName == "getMore" {
+				f(e.Reply)
 			}
-			events, err := e.Reply.Lookup("cursor", "nextBatch").Array().Values()
-			if err != nil {
-				panic(err)
-			}
-			read.Add(int64(len(events)))
 		}})
 	}
 }

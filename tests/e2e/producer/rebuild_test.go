@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/tree"
@@ -26,6 +25,20 @@ var procedure = []string{
 	"7. When it has caught up, point the readers to the new collections, and remove the old projector and its subscription.",
 }
 
+// rebuild takes steps 3 to 6 of the procedure, without a producer that runs.
+func rebuild(w *world.World, beginning time.Time, change adjustment) (*world.Producer, *world.Projector) {
+	w.Helper()
+	const rebuilt = "rebuilt"
+	require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
+		Name: rebuilt, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
+	}))
+	operate(w, "token", "rewind", "--to", beginning.UTC().Format(time.RFC3339)).succeeds()
+	p := w.StartProducer("b", change)
+	return p, w.StartProjector(func(c *projector.Config, _ *projector.Options) {
+		c.Subscription, c.Projection, c.MirrorCollection = rebuilt, "mirror", "orders-2"
+	})
+}
+
 // G1 and G3: by the procedure of the README a new read model gets every change, although the broker
 // remembers all of them, and the old one applies none a second time.
 func TestG1G3ANewReadModelIsBuiltBesideTheOldOne(t *testing.T) {
@@ -38,24 +51,14 @@ func TestG1G3ANewReadModelIsBuiltBesideTheOldOne(t *testing.T) {
 	world.InVirtualTime(t, world.Options{DuplicateWindow: 7 * 24 * time.Hour}, func(w *world.World) {
 		beginning := time.Now()
 		w.Pass(2 * time.Second)
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		old := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection, c.MirrorCollection = "mirror", "orders" })
 		w.InsertMany(50, 5)
 		w.Completed(50)
 		require.EqualValues(w, 50, documents(w, "orders"))
 
-		const rebuilt = "rebuilt"
 		a.End()
-		require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
-			Name: rebuilt, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
-		}))
-		done := operate(w, "token", "rewind", "--to", beginning.UTC().Format(time.RFC3339))
-		require.Zero(w, done.Code, done.Err)
-		b := w.StartProducer("b", nil)
-		fresh := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
-			c.Subscription, c.Projection, c.MirrorCollection = rebuilt, "mirror", "orders-2"
-		})
+		b, fresh := rebuild(w, beginning, nil)
 		w.InsertMany(10, 5)
 		w.Eventually("the new read model has everything", func() bool { return documents(w, "orders-2") == 60 })
 		w.Completed(50 + 60)
@@ -77,14 +80,12 @@ func TestG1G3ANewReadModelIsBuiltBesideTheOldOne(t *testing.T) {
 // written once more.
 func TestG6AParkedMessageWithoutVersionsComesToANewReadModel(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		park := func(c *producer.Config, _ *producer.Options) { c.OnRefused = "park" }
 		beginning := time.Now()
 		w.Pass(2 * time.Second)
-		a := w.StartProducer("a", park)
-		w.Leads("a")
+		a := startLeader(w, "a", parking)
 		old := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection, c.MirrorCollection = "mirror", "orders" })
 		accept := w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool { return m.Properties["cloudEvents_type"] == "Bad" },
-			servicebus.Answer{Outcome: servicebus.Rejected, Condition: "amqp:not-allowed"})
+			refusals["for good"])
 		for n, eventType := range []string{"Good", "Bad", "Good"} {
 			w.InsertDocument(bson.D{{Key: "_id", Value: n}, {Key: "aggregateId", Value: "a0"}, {Key: "type", Value: eventType}})
 			w.Pass(2 * time.Second)
@@ -93,16 +94,7 @@ func TestG6AParkedMessageWithoutVersionsComesToANewReadModel(t *testing.T) {
 		a.End()
 		accept()
 
-		const rebuilt = "rebuilt"
-		require.NoError(w, w.Bus.AddSubscription(world.Topic, servicebus.Subscription{
-			Name: rebuilt, Outbound: servicebus.Outbound{RequiresSession: true, LockDuration: world.LockDuration},
-		}))
-		done := operate(w, "token", "rewind", "--to", beginning.UTC().Format(time.RFC3339))
-		require.Zero(w, done.Code, done.Err)
-		b := w.StartProducer("b", park)
-		fresh := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
-			c.Subscription, c.Projection, c.MirrorCollection = rebuilt, "mirror", "orders-2"
-		})
+		b, fresh := rebuild(w, beginning, parking)
 		w.Eventually("the new read model has everything", func() bool { return documents(w, "orders-2") == 3 })
 		w.Pass(time.Minute)
 		require.EqualValues(w, 2, documents(w, "orders"), "a rewind does not help, as the guide describes")

@@ -19,18 +19,17 @@ import (
 // may.
 func TestAThrottledLeaderHoldsOn(t *testing.T) {
 	for _, scope := range []string{"session", "mixed", "auto"} {
-		world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-			a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.BatchScope, c.StallAfter = scope, 30*time.Second })
-			w.Leads("a")
+		subtest(t, scope, world.Options{}, func(w *world.World) {
+			a := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) { c.BatchScope, c.StallAfter = scope, 30*time.Second })
 			b := w.StartProducer("b", nil)
 			end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Busy: 1}})
 			w.InsertMany(5000, 50)
 			w.Pass(10 * time.Minute)
-			require.Zero(t, w.Bus.Stats(world.Topic).Accepted)
+			require.Zero(w, w.Bus.Stats(world.Topic).Accepted)
 			end()
 			w.Published()
-			require.Equal(t, "a", w.Checkpoint().Leader)
-			require.EqualValues(t, 1, w.Checkpoint().Epoch)
+			require.Equal(w, "a", w.Checkpoint().Leader)
+			require.EqualValues(w, 1, w.Checkpoint().Epoch)
 			b.End()
 			a.End()
 		})
@@ -41,12 +40,11 @@ func TestAThrottledLeaderHoldsOn(t *testing.T) {
 // sessions in a batch for a partitioned entity.
 func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
+		a := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) {
 			c.Topic, c.Queue, c.BatchScope = "", world.PartitionedQueue, "mixed"
 		})
-		w.Leads("a")
 		w.InsertMany(100, 50)
-		err := <-a.Done
+		err := a.Failed()
 		require.ErrorContains(t, err, "permanently refused by Service Bus")
 		require.ErrorContains(t, err, "partitioning")
 		require.ErrorContains(t, err, "BATCH_SCOPE=session", "each message alone was accepted")
@@ -58,14 +56,14 @@ func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
 func TestG1APartitionedEntityGetsOneSessionPerBatch(t *testing.T) {
 	for _, refused := range []string{"fail", "park"} {
 		world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-			a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
+			a := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) {
 				c.Topic, c.Queue, c.OnRefused = "", world.PartitionedQueue, refused
 			})
-			w.Leads("a")
 			w.InsertMany(100, 50)
-			w.Eventually("all are published", func() bool { return w.Checkpoint().Published == 100 })
+			checkpointed(w, 100)
 			require.EqualValues(t, 100, w.Bus.Stats(world.PartitionedQueue).Accepted)
 			require.Contains(t, a.Log.Text(), "from now on a batch holds one session")
+			w.Judge()
 			a.End()
 		})
 	}
@@ -88,55 +86,29 @@ func TestG6ARowThatIsRefusedForGoodCanBeLeftOut(t *testing.T) {
 			w.Bus.AnswerSendsOf(versionsOf(version), refusals["for good"])
 			stopped := w.StartProducer("a", settings).Failed()
 			position := regexp.MustCompile(` at (82[0-9A-F]+)`).FindStringSubmatch(stopped.Error())[1]
-			config := w.ProducerConfig()
-			settings(&config, nil)
-			operate := func(args ...string) world.Operated {
-				return w.OperateProducer([]producer.Config{config}, append([]string{"token", "set"}, args...)...)
-			}
-			require.Contains(w, operate(position).Err, "would never be published")
-			require.Contains(w, operate("--forward", envelope.Boundary(bson.Timestamp{T: 7}, 1)).Err, "is not the position of a row that the snapshot publishes now")
+			operateWith(w, settings, "token", "set", position).fails("would never be published")
+			operateWith(w, settings, "token", "set", "--forward", envelope.Boundary(bson.Timestamp{T: 7}, 1)).
+				fails("is not the position of a row that the snapshot publishes now")
 			require.EqualValues(w, 1, w.Checkpoint().Epoch)
-			require.Zero(w, operate("--forward", position).Code)
+			operateWith(w, settings, "token", "set", "--forward", position).succeeds()
 			b := w.StartProducer("b", settings)
-			var versions []any
-			w.Eventually("everything else is published", func() bool {
-				versions = nil
-				for _, m := range w.Took() {
-					if !m.Duplicate {
-						versions = append(versions, m.Properties[envelope.PropVersion])
-					}
-				}
-				return len(versions) == 19
-			})
+			w.Eventually("everything else is published", func() bool { return len(arrived(w)["a0"]) == 19 })
 			b.End()
-			require.NotContains(w, versions, version)
+			require.NotContains(w, arrived(w)["a0"], version)
 		})
 	}
-}
-
-// The same entity accepts batches of one session each.
-func TestAPartitionedEntityTakesBatchesOfOneSession(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.Topic, c.Queue = "", world.PartitionedQueue })
-		w.Leads("a")
-		w.InsertMany(100, 10)
-		w.Eventually("all are published", func() bool { return w.Bus.Stats(world.PartitionedQueue).Accepted == 100 })
-		w.Judge()
-		a.End()
-	})
 }
 
 // If Service Bus takes longer for a send than the fence allows, for a large message or in general,
 // the leader waits as long as the heartbeats succeed: no other leader would do better.
 func TestASlowServiceBusIsWaitedFor(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		end := w.Bus.Inject(servicebus.Faults{Send: servicebus.Fault{Delay: 10 * time.Second}})
 		w.InsertMany(40, 4)
 		begun := time.Now()
 		w.Published()
-		w.Eventually("all is acknowledged", func() bool { return w.Checkpoint().Published == 40 })
+		checkpointed(w, 40)
 		require.Less(t, time.Since(begun), time.Minute)
 		require.EqualValues(t, 1, w.Checkpoint().Epoch)
 		end()
@@ -148,8 +120,7 @@ func TestASlowServiceBusIsWaitedFor(t *testing.T) {
 // replica that may do better.
 func TestALeaderWithoutItsSourceMakesRoom(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		b := w.StartProducer("b", nil)
 		w.InsertMany(10, 2)
 		w.Published()

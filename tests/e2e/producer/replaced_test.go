@@ -33,8 +33,7 @@ func replace(w *world.World) {
 // replacement, so that every start reports it until an operator decides.
 func TestG6AReplacedCollectionStopsTheStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		w.InsertMany(10, 2)
 		replace(w)
 		require.ErrorContains(w, a.Failed(), "ON_COLLECTION_REPLACED=continue")
@@ -55,8 +54,7 @@ func TestG6AReplacedCollectionStopsTheStream(t *testing.T) {
 // its new changes are in the stream.
 func TestACollectionThatGoesIsNotReplaced(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		w.InsertMany(10, 2)
 		rename(w, "events", "archive")
 		w.InsertMany(10, 2)
@@ -65,6 +63,7 @@ func TestACollectionThatGoesIsNotReplaced(t *testing.T) {
 		w.InsertMany(10, 2)
 		w.Published()
 		require.NotContains(w, a.Log.Text(), "was replaced")
+		require.Contains(w, a.Log.Text(), "dropped or renamed")
 		a.End()
 	})
 }
@@ -73,13 +72,7 @@ func TestACollectionThatGoesIsNotReplaced(t *testing.T) {
 // opened without it.
 func TestAnyRefusalOfTheSplitStageIsFollowedByAnAttemptWithoutIt(t *testing.T) {
 	for _, code := range []int32{0, 115, 303, 304, 168, 4711, 7182800} {
-		world.InVirtualTime(t, world.Options{Mongo: mongo.Options{NoSplit: true, NoSplitCode: code}}, func(w *world.World) {
-			a := w.StartProducer("a", nil)
-			w.Leads("a")
-			w.InsertMany(10, 2)
-			w.Published()
-			a.End()
-		})
+		world.InVirtualTime(t, world.Options{Mongo: mongo.Options{NoSplit: true, NoSplitCode: code}}, ran)
 	}
 }
 
@@ -89,8 +82,7 @@ func TestG6AnErrorThatPassesLeavesLargeEventsWhole(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		const interrupted = 11601
 		w.FailMongo(1, interrupted, "aggregate")
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		require.NotContains(w, a.Log.Text(), "does not split")
 		a.End()
 	})
@@ -100,11 +92,7 @@ func TestG6AnErrorThatPassesLeavesLargeEventsWhole(t *testing.T) {
 // the leader died before, the next one would begin later still.
 func TestG1TheBeginningAfterLostHistoryIsKeptAtOnce(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{OplogEntries: 100}}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(10, 2)
-		w.Published()
-		a.End()
+		ran(w)
 		crowd(w)
 		before := w.Checkpoint().Position
 		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) {

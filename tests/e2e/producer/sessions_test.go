@@ -2,29 +2,16 @@ package producer_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer"
-	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-func withSessionKey(key envelope.SessionKey) func(*producer.Config, *producer.Options) {
+func withSessionKey(key envelope.SessionKey) adjustment {
 	return func(c *producer.Config, _ *producer.Options) { c.SessionKey = key }
-}
-
-// failure waits until the producer has ended on its own, and returns its error.
-func failure(p *world.Producer) error {
-	select {
-	case err := <-p.Done:
-		return err
-	case <-time.After(time.Minute):
-		p.Stop()
-		return <-p.Done
-	}
 }
 
 // G2: aggregates that share sessions keep their order, also over a takeover and the repeats after
@@ -32,8 +19,7 @@ func failure(p *world.Producer) error {
 func TestG2AggregatesShareTheirBuckets(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		key := envelope.Buckets(4)
-		a := w.StartProducer("a", withSessionKey(key))
-		w.Leads("a")
+		a := startLeader(w, "a", withSessionKey(key))
 		w.InsertMany(300, 30)
 		w.Eventually("some is published", func() bool { return w.Bus.Stats(world.Topic).Accepted > 100 })
 		a.Vanish()
@@ -57,31 +43,22 @@ func TestG2AggregatesShareTheirBuckets(t *testing.T) {
 // order.
 func TestG2AnotherSessionKeyIsRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", withSessionKey(envelope.Buckets(4)))
-		w.Leads("a")
-		w.InsertMany(50, 10)
-		w.Published()
+		a := startAndPublish(w, "a", withSessionKey(envelope.Buckets(4)), 50, 10)
 
 		// A new revision is refused while the old one leads, which continues.
-		other := w.StartProducer("other", withSessionKey(envelope.Buckets(8)))
-		require.ErrorContains(w, failure(other), "it was bucket:4 and is now bucket:8")
-		leading := operate(w, "session-key", "bucket:8", "--drained")
-		require.Equal(w, commandline.ExitProblem, leading.Code)
-		require.Contains(w, leading.Err, "a leads stream")
+		require.ErrorContains(w, w.StartProducer("other", withSessionKey(envelope.Buckets(8))).Failed(), "it was bucket:4 and is now bucket:8")
+		operate(w, "session-key", "bucket:8", "--drained").fails("a leads stream")
 		w.InsertMany(50, 10)
 		w.Published()
 		a.End()
 
 		// It is refused without a leader as well, also with the default key.
-		other = w.StartProducer("other", nil)
-		require.ErrorContains(w, failure(other), "producer session-key aggregate --drained")
-		undrained := operate(w, "session-key", "bucket:8")
-		require.Equal(w, commandline.ExitProblem, undrained.Code)
-		require.Contains(w, undrained.Err, "give --drained")
+		require.ErrorContains(w, w.StartProducer("other", nil).Failed(), "producer session-key aggregate --drained")
+		operate(w, "session-key", "bucket:8").fails("give --drained")
 		require.Equal(w, "bucket:4", w.Checkpoint().SessionKey)
 
 		epoch := w.Checkpoint().Epoch
-		require.Zero(w, operate(w, "session-key", "bucket:8", "--drained").Code)
+		operate(w, "session-key", "bucket:8", "--drained").succeeds()
 		require.Equal(w, "bucket:8", w.Checkpoint().SessionKey)
 		require.Equal(w, epoch+1, w.Checkpoint().Epoch)
 		require.EqualValues(w, 100, w.Checkpoint().Published)
@@ -95,19 +72,9 @@ func TestG2AnotherSessionKeyIsRefused(t *testing.T) {
 		require.Equal(w, "bucket:8", w.Checkpoint().SessionKey)
 
 		// Moving the token does not change the key.
-		require.Zero(w, operate(w, "token", "rewind", "--to", "2000-01-01T00:00:00Z").Code)
+		operate(w, "token", "rewind", "--to", "2000-01-01T00:00:00Z").succeeds()
 		require.Equal(w, "bucket:8", w.Checkpoint().SessionKey)
-		require.Zero(w, operate(w, "session-key", "aggregate", "--drained").Code)
+		operate(w, "session-key", "aggregate", "--drained").succeeds()
 		require.Empty(w, w.Checkpoint().SessionKey)
-	})
-}
-
-func TestTheErrorShowsHowToNameASessionKey(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		for _, args := range [][]string{{"session-key"}, {"session-key", "buckets"}, {"session-key", "bucket:0"}, {"session-key", "bucket:1", "2"}} {
-			wrong := operate(w, args...)
-			require.Equal(w, commandline.ExitUsage, wrong.Code)
-			require.Regexp(w, "aggregate, or bucket:N|does not take", wrong.Err)
-		}
 	})
 }

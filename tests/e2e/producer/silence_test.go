@@ -12,8 +12,7 @@ import (
 // The same leader repeats a request for changes that is never answered on another connection.
 func TestG1AnAnswerThatNeverComesIsAskedForAgain(t *testing.T) {
 	world.InVirtualTime(t, world.Options{ReplicaSet: "the first batch of a mongos is empty, so two delayed requests follow each other"}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		w.DelayMongo(2, time.Hour, "getMore")
 		time.Sleep(2 * time.Second) // the request in flight is answered before
 		for range 2 {
@@ -32,8 +31,7 @@ func TestG1AnAnswerThatNeverComesIsAskedForAgain(t *testing.T) {
 // that may do better.
 func TestG1ALeaderWhoseSourceIsSilentMakesRoom(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		b := w.StartProducer("b", nil)
 		w.DelayMongo(2, time.Hour, "getMore", "aggregate")
 		time.Sleep(2 * time.Second)
@@ -55,11 +53,7 @@ func TestG1ALeaderWhoseSourceIsSilentMakesRoom(t *testing.T) {
 // with a constant limit the stream would never continue.
 func TestG1ASlowFirstAnswerIsWaitedForInTheEnd(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Patience: 12 * time.Hour, ReplicaSet: "a mongos scans in getMore, and aggregates are delayed"}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(10, 2)
-		w.Published()
-		a.End()
+		ran(w)
 		w.DelayMongo(1000, 40*time.Minute, "aggregate")
 		b := w.StartProducer("b", nil)
 		c := w.StartProducer("c", nil)

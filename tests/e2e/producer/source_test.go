@@ -1,7 +1,6 @@
 package producer_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -15,11 +14,8 @@ import (
 // idled leaves a checkpoint at a high-water mark, which is valid for any collection of the
 // deployment.
 func idled(w *world.World) {
-	a := w.StartProducer("a", nil)
-	w.Leads("a")
-	w.InsertMany(10, 2)
-	w.Published()
-	w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 10 })
+	a := startAndPublish(w, "a", nil, 10, 2)
+	checkpointed(w, 10)
 	before := w.Checkpoint().Position
 	w.Pass(2 * time.Second)
 	w.InsertInto(w.Events.Database().Collection("unrelated"), bson.D{{Key: "x", Value: 1}})
@@ -31,35 +27,27 @@ func idled(w *world.World) {
 // same STREAM_NAME the producer does not lead, until an operator accepts it.
 func TestG6ACheckpointIsOfOneCollectionAndOneEntity(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*producer.Config)
+		change adjustment
 		says   []string
 	}{
-		"collection": {func(c *producer.Config) { c.Collection = "payments" }, []string{"MONGODB_COLLECTION", `"shop.events"`, `"shop.payments"`}},
+		"collection": {func(c *producer.Config, _ *producer.Options) { c.Collection = "payments" }, []string{"MONGODB_COLLECTION", `"shop.events"`, `"shop.payments"`}},
 		"entity": {
-			func(c *producer.Config) { c.Topic, c.Queue = "", world.PartitionedQueue },
+			func(c *producer.Config, _ *producer.Options) { c.Topic, c.Queue = "", world.PartitionedQueue },
 			[]string{"SERVICE_BUS_QUEUE", world.Topic, world.PartitionedQueue},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				idled(w)
-				other := func(p *producer.Config, _ *producer.Options) { c.change(p) }
-				err := w.StartProducer("b", other).Failed()
-				for _, says := range append(c.says, "producer reading --drained") {
-					require.ErrorContains(w, err, says)
-				}
-				require.Equal(w, "a", w.Checkpoint().Leader)
+		subtest(t, name, world.Options{}, func(w *world.World) {
+			idled(w)
+			err := w.StartProducer("b", c.change).Failed()
+			for _, says := range append(c.says, "producer reading --drained") {
+				require.ErrorContains(w, err, says)
+			}
+			require.Equal(w, "a", w.Checkpoint().Leader)
 
-				refused := operateWith(w, c.change, "reading")
-				require.NotZero(w, refused.Code)
-				require.Contains(w, refused.Err, "--drained")
-				accepted := operateWith(w, c.change, "reading", "--drained")
-				require.Zero(w, accepted.Code, accepted.Err)
-				b := w.StartProducer("b", other)
-				w.Leads("b")
-				b.End()
-				require.ErrorContains(w, w.StartProducer("a", nil).Failed(), c.says[0])
-			})
+			operateWith(w, c.change, "reading").fails("--drained")
+			operateWith(w, c.change, "reading", "--drained").succeeds()
+			startLeader(w, "b", c.change).End()
+			require.ErrorContains(w, w.StartProducer("a", nil).Failed(), c.says[0])
 		})
 	}
 }
@@ -69,17 +57,12 @@ func TestG6ACheckpointIsOfOneCollectionAndOneEntity(t *testing.T) {
 func TestACheckpointOfAnEarlierVersionIsTakenOver(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		idled(w)
-		text := blobContent(w, checkpointBlob)
 		for _, field := range []string{`,"collection":"shop.events"`, `,"entity":"` + world.Topic + `"`} {
-			require.Contains(w, text, field)
-			text = strings.Replace(text, field, "", 1)
+			amend(w, "sluice", checkpointBlob, field, "")
 		}
-		putBlob(w, checkpointBlob, text)
-		b := w.StartProducer("b", nil)
-		w.Leads("b")
-		b.End()
-		require.Contains(w, blobContent(w, checkpointBlob), `"collection":"shop.events"`)
-		require.Contains(w, blobContent(w, checkpointBlob), `"entity":"`+world.Topic+`"`)
+		startLeader(w, "b", nil).End()
+		require.Contains(w, blobContent(w, "sluice", checkpointBlob), `"collection":"shop.events"`)
+		require.Contains(w, blobContent(w, "sluice", checkpointBlob), `"entity":"`+world.Topic+`"`)
 	})
 }
 
@@ -92,19 +75,11 @@ func TestG2ARevisionWithoutUpdatesKeepsWhereTheyBelong(t *testing.T) {
 			world.AllOperations(c, o)
 			c.OnUnknownAggregate = "documentKey"
 		}
-		a := w.StartProducer("a", world.AllOperations)
-		w.Leads("a")
-		w.InsertMany(50, 10)
-		w.Published()
-		a.End()
+		startAndPublish(w, "a", world.AllOperations, 50, 10).End()
 		require.ErrorContains(w, w.StartProducer("refused", byKey).Failed(), "ON_UNKNOWN_AGGREGATE")
-		b := w.StartProducer("b", nil) // without updates
-		w.Leads("b")
-		b.End()
+		startLeader(w, "b", nil).End() // without updates
 		require.ErrorContains(w, w.StartProducer("refused", byKey).Failed(), "ON_UNKNOWN_AGGREGATE")
-		c := w.StartProducer("c", world.AllOperations)
-		w.Leads("c")
-		c.End()
+		startLeader(w, "c", world.AllOperations).End()
 	})
 }
 
@@ -112,33 +87,23 @@ func TestG2ARevisionWithoutUpdatesKeepsWhereTheyBelong(t *testing.T) {
 // under other aggregates than before, which no read model recognises: it requires a flag. A rewind
 // to behind that position does not.
 func TestG3ARewindBehindAChangeOfSettingsIsRefused(t *testing.T) {
-	byType := func(c *producer.Config) { c.AggregateIDPath = "type" }
+	byType := func(c *producer.Config, _ *producer.Options) { c.AggregateIDPath = "type" }
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		beginning := time.Now()
 		w.Pass(2 * time.Second)
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(20, 4)
-		w.Published()
-		a.End()
-		require.Zero(w, operateWith(w, byType, "reading", "--drained").Code)
+		startAndPublish(w, "a", nil, 20, 4).End()
+		operateWith(w, byType, "reading", "--drained").succeeds()
 		w.Pass(2 * time.Second)
 		accepted := time.Now()
 		w.Pass(2 * time.Second)
-		b := w.StartProducer("b", func(c *producer.Config, _ *producer.Options) { byType(c) })
-		w.Leads("b")
+		b := startLeader(w, "b", byType)
 		w.InsertMany(10, 2)
-		w.Eventually("they are published by type", func() bool { return w.Checkpoint().Published == 30 })
+		checkpointed(w, 30)
 		b.End() // a leader passes on what the record contains
 		back := []string{"token", "rewind", "--to", beginning.UTC().Format(time.RFC3339)}
-		refused := operateWith(w, byType, back...)
-		require.NotZero(w, refused.Code)
-		require.Contains(w, refused.Err, "second time")
-		require.Contains(w, refused.Err, "--reapply")
-		within := operateWith(w, byType, "token", "rewind", "--to", accepted.UTC().Format(time.RFC3339))
-		require.Zero(w, within.Code, within.Err)
-		again := operateWith(w, byType, append(back, "--reapply")...)
-		require.Zero(w, again.Code, again.Err)
+		operateWith(w, byType, back...).fails("second time", "--reapply")
+		operateWith(w, byType, "token", "rewind", "--to", accepted.UTC().Format(time.RFC3339)).succeeds()
+		operateWith(w, byType, append(back, "--reapply")...).succeeds()
 	})
 }
 
@@ -150,15 +115,11 @@ func TestG6ACheckpointIsOfOneCluster(t *testing.T) {
 		_, err := version.InsertOne(w.Context(), bson.D{{Key: "_id", Value: 1}, {Key: "clusterId", Value: bson.NewObjectID()}})
 		require.NoError(w, err)
 		idled(w)
-		b := w.StartProducer("b", nil)
-		w.Leads("b")
-		b.End()
+		startLeader(w, "b", nil).End()
 		_, err = version.UpdateOne(w.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "clusterId", Value: bson.NewObjectID()}}}})
 		require.NoError(w, err)
 		require.ErrorContains(w, w.StartProducer("c", nil).Failed(), "MONGODB_URI")
-		require.Zero(w, operate(w, "reading", "--drained").Code)
-		c := w.StartProducer("c", nil)
-		w.Leads("c")
-		c.End()
+		operate(w, "reading", "--drained").succeeds()
+		startLeader(w, "c", nil).End()
 	})
 }

@@ -44,55 +44,41 @@ func updateLarge(w *world.World) {
 // G1, G3 and G6: an event larger than a document comes in fragments, in separate answers, and is
 // published whole and once, whatever happens between them.
 func TestG1G3G6AnEventInFragmentsIsPublishedWhole(t *testing.T) {
-	for name, between := range map[string]func(w *world.World) func(a *world.Producer){
-		"nothing": nil,
-		"the driver resumes behind the first fragment": func(w *world.World) func(*world.Producer) {
-			w.FailMongo(1, 43, "getMore")
-			return nil
-		},
-		"the server does not go on from there": func(w *world.World) func(*world.Producer) {
-			w.FailMongo(1, 280, "getMore")
-			return nil
-		},
-		"the leader vanishes": func(w *world.World) func(*world.Producer) {
-			w.DelayMongo(1, 30*time.Second, "getMore")
-			return func(a *world.Producer) { a.Vanish() }
-		},
+	const vanishes = "the leader vanishes"
+	for name, between := range map[string]func(w *world.World){
+		"nothing": func(*world.World) {},
+		"the driver resumes behind the first fragment": func(w *world.World) { w.FailMongo(1, 43, "getMore") },
+		"the server does not go on from there":         func(w *world.World) { w.FailMongo(1, 280, "getMore") },
+		vanishes:                                       func(w *world.World) { w.DelayMongo(1, 30*time.Second, "getMore") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: fragments}, func(w *world.World) {
-				w.KeepImages()
-				a := w.StartProducer("a", claiming)
-				w.Leads("a")
-				insertLarge(w)
-				w.Published()
-				w.Eventually("the checkpoint has it", func() bool { return w.Checkpoint().Published == 1 })
-				before := w.Checkpoint().Position
-				w.Pass(333 * time.Millisecond) // between two answers: the reader waits for the next
+		subtest(t, name, world.Options{Since: fragments}, func(w *world.World) {
+			w.KeepImages()
+			a := startLeader(w, "a", claiming)
+			insertLarge(w)
+			w.Published()
+			checkpointed(w, 1)
+			before := w.Checkpoint().Position
+			w.Pass(333 * time.Millisecond) // between two answers: the reader waits for the next
 
-				var then func(*world.Producer)
-				if between != nil {
-					then = between(w)
+			between(w)
+			updateLarge(w)
+			if name == vanishes {
+				w.Pass(3 * time.Second)
+				require.Len(w, w.Took(), 1, "half an event is not published")
+				require.Equal(w, before, w.Checkpoint().Position, "nor passed")
+				a.Vanish()
+			}
+			b := w.StartProducer("b", claiming)
+			w.InsertMany(20, 3)
+			w.Published()
+			for _, accepted := range w.Took() {
+				if accepted.SessionID == "big" && accepted.Properties["operation"] == "update" {
+					require.Greater(w, accepted.Properties["claim_size"], int64(18<<20), "both documents are in it")
 				}
-				updateLarge(w)
-				if then != nil {
-					w.Pass(3 * time.Second)
-					require.Len(t, w.Took(), 1, "half an event is not published")
-					require.Equal(t, before, w.Checkpoint().Position, "nor passed")
-					then(a)
-				}
-				b := w.StartProducer("b", claiming)
-				w.InsertMany(20, 3)
-				w.Published()
-				for _, accepted := range w.Took() {
-					if accepted.SessionID == "big" && accepted.Properties["operation"] == "update" {
-						require.Greater(t, accepted.Properties["claim_size"], int64(18<<20), "both documents are in it")
-					}
-				}
-				w.Eventually("the checkpoint has all", func() bool { return w.Checkpoint().Published == int64(w.Total()) })
-				a.End()
-				b.End()
-			})
+			}
+			checkpointed(w, w.Total())
+			a.End()
+			b.End()
 		})
 	}
 }
@@ -102,8 +88,7 @@ func TestG1G3G6AnEventInFragmentsIsPublishedWhole(t *testing.T) {
 func TestG6ADeploymentThatCannotSplitReportsTheEvent(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images, Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
 		w.KeepImages()
-		a := w.StartProducer("a", claiming)
-		w.Leads("a")
+		a := startLeader(w, "a", claiming)
 		require.Contains(t, a.Log.Text(), "does not split events larger than 16 MB")
 		insertLarge(w)
 		w.Published()
@@ -117,44 +102,36 @@ func TestG6ADeploymentThatCannotSplitReportsTheEvent(t *testing.T) {
 // the error names the way past it.
 func TestG6AChangeThatCannotBeSplitIsReportedAtEveryStart(t *testing.T) {
 	for name, stopped := range map[string]bool{"it comes while a leader reads": false, "it comes while no producer runs": true} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{Since: images, Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
-				w.KeepImages()
-				a := w.StartProducer("a", claiming)
-				w.Leads("a")
-				insertLarge(w)
-				w.Published()
-				if stopped {
-					a.End()
-					w.InsertMany(3, 1)
-					updateLarge(w)
-				} else {
-					w.InsertMany(3, 1)
-					updateLarge(w)
-					require.ErrorContains(w, a.Failed(), "a change is larger than 16 MB, and this deployment cannot split it")
-				}
-				var failed error
-				for range 3 {
-					failed = w.StartProducer("a", claiming).Failed()
-					require.ErrorContains(w, failed, "a change is larger than 16 MB, and this deployment cannot split it")
-					require.Len(w, w.Took(), 4, "what lies before it is published")
-					status := operateWith(w, func(c *producer.Config) { claiming(c, nil) }, "status")
-					require.Equal(w, 1, status.Code)
-					require.Regexp(w, `state +STOPPED`, status.Out)
-					require.Regexp(w, `PROBLEM +history +the change after the checkpoint is larger than 16 MB`,
-						operateWith(w, func(c *producer.Config) { claiming(c, nil) }, "doctor").Out)
-				}
-				require.ErrorContains(w, failed, "after "+w.Checkpoint().Position)
-				require.ErrorContains(w, failed, "producer token set --forward")
-				token := regexp.MustCompile(`\{ _data: "\w+" \}`).FindString(failed.Error())
-				forward := operate(w, "token", "set", "--forward", strings.Replace(token, "_data", `"_data"`, 1))
-				require.Zero(w, forward.Code, forward.Err)
-				b := w.StartProducer("b", claiming)
-				w.Leads("b")
-				w.InsertMany(5, 1)
-				w.Eventually("the stream goes on behind it", func() bool { return len(w.Took()) == 4+5 })
-				b.End()
-			})
+		subtest(t, name, world.Options{Since: images, Mongo: mongo.Options{NoSplit: true}}, func(w *world.World) {
+			w.KeepImages()
+			a := startLeader(w, "a", claiming)
+			insertLarge(w)
+			w.Published()
+			if stopped {
+				a.End()
+				w.InsertMany(3, 1)
+				updateLarge(w)
+			} else {
+				w.InsertMany(3, 1)
+				updateLarge(w)
+				require.ErrorContains(w, a.Failed(), "a change is larger than 16 MB, and this deployment cannot split it")
+			}
+			var failed error
+			for range 3 {
+				failed = w.StartProducer("a", claiming).Failed()
+				require.ErrorContains(w, failed, "a change is larger than 16 MB, and this deployment cannot split it")
+				require.Len(w, w.Took(), 4, "what lies before it is published")
+				operateWith(w, claiming, "status").reports(1, `state +STOPPED`)
+				operateWith(w, claiming, "doctor").reports(1, `PROBLEM +history +the change after the checkpoint is larger than 16 MB`)
+			}
+			require.ErrorContains(w, failed, "after "+w.Checkpoint().Position)
+			require.ErrorContains(w, failed, "producer token set --forward")
+			token := regexp.MustCompile(`\{ _data: "\w+" \}`).FindString(failed.Error())
+			operate(w, "token", "set", "--forward", strings.Replace(token, "_data", `"_data"`, 1)).succeeds()
+			b := startLeader(w, "b", claiming)
+			w.InsertMany(5, 1)
+			w.Eventually("the stream goes on behind it", func() bool { return len(w.Took()) == 4+5 })
+			b.End()
 		})
 	}
 }
@@ -167,8 +144,7 @@ func TestAChangeThatIsNotWantedStopsNothing(t *testing.T) {
 		inserts := func(c *producer.Config, _ *producer.Options) {
 			c.OnOversize, c.Operations, c.BeforeChange = "claimcheck", []envelope.Operation{envelope.Insert}, "required"
 		}
-		a := w.StartProducer("a", inserts)
-		w.Leads("a")
+		a := startLeader(w, "a", inserts)
 		insertLarge(w)
 		w.Published()
 		for restarted := range 2 {
@@ -179,8 +155,7 @@ func TestAChangeThatIsNotWantedStopsNothing(t *testing.T) {
 			w.Mongo.ExpireImages()
 			if restarted == 0 {
 				a.End()
-				a = w.StartProducer("a", inserts)
-				w.Leads("a")
+				a = startLeader(w, "a", inserts)
 			}
 		}
 		a.End()

@@ -45,14 +45,10 @@ func TestG4AStalePrimaryOfTheCheckpointMakesNoLeader(t *testing.T) {
 		majority := mongo.New(mongo.Options{Host: "checkpoints:27017"})
 		stale := mongo.New(mongo.Options{Host: "checkpoints:27017"})
 		nets := map[*mongo.Server]*netpipe.Listener{}
-		ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
-		defer stop()
-		ended := make(chan error, 2)
 		for _, s := range []*mongo.Server{majority, stale} {
-			nets[s] = netpipe.Listen("checkpoints:27017")
-			go func() { ended <- s.Run(ctx, nets[s]) }()
+			nets[s] = netpipe.Serve(w.T, s.Run)
 		}
-		inMajority := func(of *side) func(*producer.Config, *producer.Options) {
+		inMajority := func(of *side) adjustment {
 			of.to.Store(nets[majority])
 			return func(c *producer.Config, o *producer.Options) {
 				c.CheckpointStore = "apart"
@@ -70,7 +66,7 @@ func TestG4AStalePrimaryOfTheCheckpointMakesNoLeader(t *testing.T) {
 			w.Eventually("it is published", func() bool { return w.Bus.Stats(world.Topic).Accepted > before })
 		}
 		a := w.StartProducer("a", inMajority(&aSide))
-		w.Eventually("it leads", func() bool { return countOf(a.Log.Text(), `"msg":"leading"`) == 1 })
+		w.Eventually("it leads", func() bool { return strings.Count(a.Log.Text(), `"msg":"leading"`) == 1 })
 		published()
 		b := w.StartProducer("b", inMajority(&bSide))
 		w.Pass(5 * time.Second)
@@ -91,21 +87,15 @@ func TestG4AStalePrimaryOfTheCheckpointMakesNoLeader(t *testing.T) {
 			w.Pass(2 * time.Second)
 		}
 		require.Contains(t, b.Log.Text(), `"msg":"leading"`)
-		require.Equal(t, 1, countOf(a.Log.Text(), `"msg":"leading"`))
+		require.Equal(t, 1, strings.Count(a.Log.Text(), `"msg":"leading"`))
 
 		rejoin()
 		aSide.to.Store(nets[majority])
 		stale.DropConnections()
 		b.End()
 		published()
-		require.Equal(t, 2, countOf(a.Log.Text(), `"msg":"leading"`))
+		require.Equal(t, 2, strings.Count(a.Log.Text(), `"msg":"leading"`))
 		w.Judge()
 		a.End()
-		stop()
-		for range nets {
-			require.NoError(t, <-ended)
-		}
 	})
 }
-
-func countOf(text, part string) int { return strings.Count(text, part) }

@@ -3,7 +3,6 @@ package producer_test
 import (
 	"context"
 	"net"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,8 +31,7 @@ func (g *gate) DialContext(ctx context.Context, network, addr string) (net.Conn,
 // is idle for ten minutes: it sends as soon as it leads.
 func TestAStandbyKeepsItsLinkOpen(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		way := &gate{to: w.BusNet}
 		b := w.StartProducer("b", func(_ *producer.Config, o *producer.Options) { o.ServiceBus = world.BusOptions(way) })
 		w.Pass(57 * time.Minute)
@@ -43,22 +41,5 @@ func TestAStandbyKeepsItsLinkOpen(t *testing.T) {
 		w.Published()
 		require.Equal(w, "b", w.Checkpoint().Leader)
 		b.End()
-	})
-}
-
-// A replica that has never reached MongoDB takes no part: it creates no checkpoint, and breaks no
-// lease.
-func TestAReplicaWithoutMongoDBTakesNoPart(t *testing.T) {
-	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		way := &world.Plug{}
-		way.Pull()
-		a := w.StartProducer("a", func(_ *producer.Config, o *producer.Options) { o.Mongo = world.MongoOptions(way.Dialer(w.MongoNet)) })
-		w.Pass(2 * time.Minute)
-		require.Contains(w, a.Log.Text(), "connection to MongoDB")
-		require.NotContains(w, a.Log.Text(), "no checkpoint found")
-		way.PlugIn()
-		w.Leads("a")
-		require.Equal(w, 1, strings.Count(a.Log.Text(), "no checkpoint found"))
-		a.End()
 	})
 }

@@ -26,7 +26,7 @@ type checked struct {
 
 func (c *checked) Check(context.Context) error { return c.problems }
 
-func inStore(c *producer.Config) { c.CheckpointStore = "vault" }
+func inStore(c *producer.Config, _ *producer.Options) { c.CheckpointStore = "vault" }
 
 // The doctor lets a store examine its service, and rehearses heartbeats in it.
 func TestTheDoctorExaminesTheServiceOfAStore(t *testing.T) {
@@ -36,18 +36,15 @@ func TestTheDoctorExaminesTheServiceOfAStore(t *testing.T) {
 			require.Equal(w, "vault", name)
 			return vault, nil
 		}
-		well := operateWith(w, inStore, "doctor")
-		require.Equal(t, 0, well.Code)
-		require.Regexp(t, `ok +checkpoint store +its service is configured to keep what it acknowledges`, well.Out)
-		require.Regexp(t, `ok +leadership times +of 100 heartbeats`, well.Out)
+		operateWith(w, inStore, "doctor").reports(0,
+			`ok +checkpoint store +its service is configured to keep what it acknowledges`, `ok +leadership times +of 100 heartbeats`)
 		names, err := vault.List(w.Context(), "")
 		require.NoError(t, err)
 		require.Empty(t, names, "the scratch checkpoint is removed")
 
 		vault.problems = errors.Join(errors.New("keys are evicted"), errors.New("nothing is on disk"))
-		ill := operateWith(w, inStore, "doctor")
-		require.Equal(t, 1, ill.Code)
-		require.Regexp(t, `PROBLEM +checkpoint store +keys are evicted\. nothing is on disk\. To fix it: correct the settings`, ill.Out)
+		operateWith(w, inStore, "doctor").
+			reports(1, `PROBLEM +checkpoint store +keys are evicted\. nothing is on disk\. To fix it: correct the settings`)
 	})
 }
 
@@ -71,7 +68,7 @@ func (d dead) Put(ctx context.Context, name string, data []byte, tag store.Tag) 
 func TestG4AStoreWhoseLeaderIsLost(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		v := withVault(w)
-		inVault := func(lost *atomic.Bool) func(*producer.Config, *producer.Options) {
+		inVault := func(lost *atomic.Bool) adjustment {
 			return func(c *producer.Config, o *producer.Options) {
 				c.CheckpointStore, c.StartFrom = "vault", "latest"
 				o.Store = func(string) (store.Store, error) { return dead{v, lost}, nil }
@@ -80,14 +77,12 @@ func TestG4AStoreWhoseLeaderIsLost(t *testing.T) {
 		var lost, never atomic.Bool
 		a := w.StartProducer("a", inVault(&lost))
 		w.Eventually("it leads", func() bool { return v.record(w).Epoch > 0 })
-		leads := operateWith(w, func(c *producer.Config) { c.CheckpointStore = "vault" }, "status")
-		require.Zero(t, leads.Code, leads.Out+leads.Err)
+		operateWith(w, inStore, "status").succeeds()
 
 		lost.Store(true)
 		a.End()
 		began := time.Now()
-		none := operateWith(w, func(c *producer.Config) { c.CheckpointStore = "vault" }, "status")
-		require.Equal(t, 1, none.Code, none.Out)
+		operateWith(w, inStore, "status").reports(1)
 		require.GreaterOrEqual(t, time.Since(began), 4*time.Second, "TAKEOVER_AFTER")
 
 		before := v.record(w).Epoch
@@ -120,12 +115,9 @@ func TestG6ARecordThatIsTooLargeForItsStoreStopsTheStream(t *testing.T) {
 		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
 			c.CheckpointStore, c.StartFrom = "small", "latest"
 		})
-		w.Eventually("it leads", func() bool { return countOf(a.Log.Text(), `"msg":"leading"`) == 1 })
-		_, err := w.Events.InsertOne(w.Context(), bson.D{
-			{Key: "_id", Value: strings.Repeat("long", 2000)}, {Key: "aggregateId", Value: "a"}, {Key: "version", Value: 1}, {Key: "type", Value: "T"}, {Key: "occurredAt", Value: "now"},
-		})
-		require.NoError(t, err)
+		w.Eventually("it leads", func() bool { return strings.Count(a.Log.Text(), `"msg":"leading"`) == 1 })
+		w.InsertDocument(bson.D{{Key: "_id", Value: strings.Repeat("long", 2000)}, {Key: "aggregateId", Value: "a"}, {Key: "version", Value: 1}})
 		require.ErrorContains(t, a.Failed(), "use a store that holds larger objects")
-		require.Equal(t, 1, countOf(a.Log.Text(), `"msg":"leading"`))
+		require.Equal(t, 1, strings.Count(a.Log.Text(), `"msg":"leading"`))
 	})
 }

@@ -1,6 +1,7 @@
 package producer_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -16,8 +18,7 @@ import (
 // version: what is published again has the positions that read models know.
 func TestG3ARewindKeepsTheStreamsForm(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{TokenVersion: 1}}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		begun := time.Now()
 		w.Pass(time.Second)
 		w.InsertMany(20, 4)
@@ -27,31 +28,26 @@ func TestG3ARewindKeepsTheStreamsForm(t *testing.T) {
 		form, data := envelope.TokenForm(w.Checkpoint().Position), w.Checkpoint().Token["_data"].(string)
 		first := w.Took()
 
-		rewound := operate(w, "token", "rewind", "--to", begun.UTC().Format(time.RFC3339))
-		require.Zero(t, rewound.Code, rewound.Err)
+		operate(w, "token", "rewind", "--to", begun.UTC().Format(time.RFC3339)).succeeds()
 		require.Equal(t, form, envelope.TokenForm(w.Checkpoint().Position))
-		back := operate(w, "token", "set", "--forward", data)
-		require.Zero(t, back.Code, back.Err)
+		operate(w, "token", "set", "--forward", data).succeeds()
 		require.Equal(t, data, w.Checkpoint().Position)
 		require.Regexp(t, `ok +tokens +sortable, version 2B04; positions keep the stream's version, 2B02`, operate(w, "doctor").Out)
-		require.Zero(t, operate(w, "token", "rewind", "--to", begun.UTC().Format(time.RFC3339)).Code)
+		operate(w, "token", "rewind", "--to", begun.UTC().Format(time.RFC3339)).succeeds()
 
 		b := w.StartProducer("b", nil)
 		w.Eventually("all is published again", func() bool { return len(w.Took()) == 2*len(first) })
 		b.End()
-		var before, anew []any // of each aggregate in order, so of one
-		for i, m := range w.Took() {
-			if m.SessionID != "a0" {
-				continue
+		positions := func(took []servicebus.Accepted) (of []any) { // of one aggregate, which come in order
+			for _, m := range took {
+				if m.SessionID == "a0" {
+					of = append(of, m.Properties[envelope.PropPosition])
+				}
 			}
-			if i < len(first) {
-				before = append(before, m.Properties[envelope.PropPosition])
-			} else {
-				anew = append(anew, m.Properties[envelope.PropPosition])
-			}
+			return of
 		}
-		require.Len(t, before, 5)
-		require.Equal(t, before, anew)
+		require.Len(t, positions(first), 5)
+		require.Equal(t, positions(first), positions(w.Took()[len(first):]))
 	})
 }
 
@@ -59,11 +55,8 @@ func TestG3ARewindKeepsTheStreamsForm(t *testing.T) {
 // checkpoint records that. So that version does not lead afterwards, however soon this leader dies.
 func TestG3TheCheckpointFirstRecordsThatPositionsAreTranslated(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{TokenVersion: 1}}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
-		w.InsertMany(10, 2)
-		w.Published()
-		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 10 })
+		a := startAndPublish(w, "a", nil, 10, 2)
+		checkpointed(w, 10)
 		require.False(t, w.Checkpoint().Translated)
 		a.BlobPlug.Pull()
 		w.Mongo.SetTokenVersion(2)
@@ -78,7 +71,7 @@ func TestG3TheCheckpointFirstRecordsThatPositionsAreTranslated(t *testing.T) {
 		w.Mongo.SetTokenVersion(1)
 		w.InsertMany(10, 2)
 		w.Published()
-		w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == 21 })
+		checkpointed(w, 21)
 		require.False(t, w.Checkpoint().Translated, "and with the stream's own form any version may lead again")
 		a.End()
 	})
@@ -89,46 +82,38 @@ func TestG3TheCheckpointFirstRecordsThatPositionsAreTranslated(t *testing.T) {
 // token in version 1, whether the reader is open or starts.
 func TestG1G3ATokenThatAnOlderServerDoesNotTakeIsWrittenAsItsOwn(t *testing.T) {
 	for name, restarted := range map[string]bool{"an open stream": false, "a new leader": true} {
-		t.Run(name, func(t *testing.T) {
-			for _, begun := range []int{1, 2} {
-				world.InVirtualTime(t, world.Options{Mongo: mongo.Options{Version: mongo.Versions["5.0"], TokenVersion: begun}}, func(w *world.World) {
-					w.Mongo.SetTokenVersion(2)
-					insert := func(n int) { // an _id of 64 bits has bits of its type beside the token
-						w.Inserted["x"]++
-						w.InsertDocument(bson.D{{Key: "_id", Value: int64(n)}, {Key: "aggregateId", Value: "x"}, {Key: "version", Value: n}})
-					}
-					a := w.StartProducer("a", nil)
-					w.Leads("a")
-					for n := 1; n <= 30; n++ {
-						insert(n)
-						if n%10 > 0 {
-							continue
-						}
-						w.Published()
-						w.Eventually("it is in the checkpoint", func() bool { return w.Checkpoint().Published == int64(n) })
-						if restarted {
-							a.MongoPlug.Pull() // no later token is written
-							a.End()
-						}
-						w.Mongo.SetTokenVersion(1 + n/10%2)
-						doctor := operate(w, "doctor")
-						require.NotRegexp(w, `PROBLEM +(change stream|history)`, doctor.Out)
-						if restarted {
-							a = w.StartProducer("a", nil)
-							w.Leads("a")
-						}
+		for _, begun := range []int{1, 2} {
+			o := world.Options{Mongo: mongo.Options{Version: mongo.Versions["5.0"], TokenVersion: begun}}
+			subtest(t, fmt.Sprintf("%s, begun in version %d", name, begun), o, func(w *world.World) {
+				w.Mongo.SetTokenVersion(2)
+				insert := func(n int) { // an _id of 64 bits has bits of its type beside the token
+					w.Inserted["x"]++
+					w.InsertDocument(bson.D{{Key: "_id", Value: int64(n)}, {Key: "aggregateId", Value: "x"}, {Key: "version", Value: n}})
+				}
+				a := startLeader(w, "a", nil)
+				for n := 1; n <= 30; n++ {
+					insert(n)
+					if n%10 > 0 {
+						continue
 					}
 					w.Published()
-					position := ""
-					for _, m := range w.Took() {
-						require.Greater(w, m.Properties[envelope.PropPosition], position)
-						position = m.Properties[envelope.PropPosition].(string)
+					checkpointed(w, n)
+					if restarted {
+						a.MongoPlug.Pull() // no later token is written
+						a.End()
 					}
-					require.Len(w, w.Took(), 30)
-					a.End()
-				})
-			}
-		})
+					w.Mongo.SetTokenVersion(1 + n/10%2)
+					require.NotRegexp(w, `PROBLEM +(change stream|history)`, operate(w, "doctor").Out)
+					if restarted {
+						a = startLeader(w, "a", nil)
+					}
+				}
+				w.Published()
+				positionsGrow(w)
+				require.Len(w, w.Took(), 30)
+				a.End()
+			})
+		}
 	}
 }
 
@@ -136,8 +121,7 @@ func TestG1G3ATokenThatAnOlderServerDoesNotTakeIsWrittenAsItsOwn(t *testing.T) {
 // with it, as the leader does.
 func TestTheDoctorReportsTheLeadersTokens(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Mongo: mongo.Options{Version: mongo.Versions["6.0"]}}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		require.Equal(w, "2B04", envelope.TokenForm(w.Checkpoint().Position))
 		require.Regexp(w, `ok +tokens +sortable, version 2B04\n`, operate(w, "doctor").Out)
 		a.End()

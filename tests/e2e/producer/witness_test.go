@@ -2,6 +2,7 @@ package producer_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,12 +20,8 @@ func parking(c *producer.Config, _ *producer.Options) { c.OnRefused = "park" }
 // versionsOf selects the events that Service Bus refuses.
 func versionsOf(versions ...int64) func(servicebus.Accepted) bool {
 	return func(a servicebus.Accepted) bool {
-		for _, v := range versions {
-			if a.Properties[envelope.PropVersion] == v {
-				return true
-			}
-		}
-		return false
+		version, _ := a.Properties[envelope.PropVersion].(int64)
+		return slices.Contains(versions, version)
 	}
 }
 
@@ -38,10 +35,10 @@ func keptVersions(w *world.World) (versions []int64) {
 
 // keptRecords returns the records of the parked messages.
 func keptRecords(w *world.World) (records []record) {
-	for _, blob := range blobNamesIn(w, "claim-checks") {
+	for _, blob := range blobNames(w, "claim-checks") {
 		if strings.HasSuffix(blob, ".json") {
 			var kept record
-			require.NoError(w, json.Unmarshal([]byte(contentIn(w, "claim-checks", blob)), &kept))
+			require.NoError(w, json.Unmarshal([]byte(blobContent(w, "claim-checks", blob)), &kept))
 			records = append(records, kept)
 		}
 	}
@@ -53,24 +50,15 @@ func keptRecords(w *world.World) (records []record) {
 // anything. So the refused messages are found and parked one after the other, and nothing stops.
 func TestG6RefusedMessagesInARowOfAQuietStreamAreParked(t *testing.T) {
 	for name, answer := range refusals {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) { c.OnRefused, c.RefusedAfter = "park", time.Minute })
-				w.Leads("a")
-				w.Bus.AnswerSendsOf(versionsOf(4, 5), answer)
-				w.InsertMany(10, 1)
-				w.Eventually("everything else is published", func() bool { return w.Checkpoint().Published == 8 })
-				require.EqualValues(w, 1, w.Checkpoint().Epoch)
-				a.End()
-				var reached []int64
-				for _, m := range w.Took() {
-					if !m.Duplicate {
-						reached = append(reached, m.Properties[envelope.PropVersion].(int64))
-					}
-				}
-				require.Equal(w, []int64{1, 2, 3, 6, 7, 8, 9, 10}, reached, "what is sent once more is known to the broker")
-				require.ElementsMatch(w, []int64{4, 5}, keptVersions(w))
-			})
+		subtest(t, name, world.Options{}, func(w *world.World) {
+			a := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) { c.OnRefused, c.RefusedAfter = "park", time.Minute })
+			w.Bus.AnswerSendsOf(versionsOf(4, 5), answer)
+			w.InsertMany(10, 1)
+			checkpointed(w, 8)
+			require.EqualValues(w, 1, w.Checkpoint().Epoch)
+			a.End()
+			require.Equal(w, upTo(10, 4, 5), arrived(w)["a0"], "what is sent once more is known to the broker")
+			require.ElementsMatch(w, []int64{4, 5}, keptVersions(w))
 		})
 	}
 }
@@ -79,8 +67,7 @@ func TestG6RefusedMessagesInARowOfAQuietStreamAreParked(t *testing.T) {
 // instead of starting over repeatedly.
 func TestG6AQuietStreamNamesTheMessageThatEndsItsLink(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-		a := w.StartProducer("a", nil)
-		w.Leads("a")
+		a := startLeader(w, "a", nil)
 		w.Bus.AnswerSendsOf(versionsOf(4), refusals["by ending the link"])
 		w.InsertMany(10, 1)
 		require.ErrorContains(w, a.Failed(), `insert of aggregate "a0" at `)
@@ -92,25 +79,22 @@ func TestG6AQuietStreamNamesTheMessageThatEndsItsLink(t *testing.T) {
 // nothing is parked.
 func TestG6NothingIsParkedOnceNothingIsTaken(t *testing.T) {
 	for name, answer := range map[string]servicebus.Answer{"rejected": refusals["for good"], "link ended": refusals["by ending the link"]} {
-		t.Run(name, func(t *testing.T) {
-			world.InVirtualTime(t, world.Options{}, func(w *world.World) {
-				a := w.StartProducer("a", parking)
-				w.Leads("a")
-				w.InsertMany(40, 4)
-				w.Eventually("all are published", func() bool { return w.Checkpoint().Published == 40 })
-				end := w.Bus.AnswerSendsOf(func(servicebus.Accepted) bool { return true }, answer)
-				w.InsertMany(40, 4)
-				if name == "rejected" {
-					require.ErrorContains(w, a.Failed(), "nothing else is accepted either")
-					require.EqualValues(w, 40, w.Checkpoint().Published)
-				} else {
-					w.Eventually("another term begins", func() bool { return w.Checkpoint().Epoch > 1 })
-					end()
-					w.Eventually("all are published", func() bool { return w.Checkpoint().Published == 80 })
-					a.End()
-				}
-				require.Empty(w, blobNamesIn(w, "claim-checks"))
-			})
+		subtest(t, name, world.Options{}, func(w *world.World) {
+			a := startLeader(w, "a", parking)
+			w.InsertMany(40, 4)
+			checkpointed(w, 40)
+			end := w.Bus.AnswerSendsOf(func(servicebus.Accepted) bool { return true }, answer)
+			w.InsertMany(40, 4)
+			if name == "rejected" {
+				require.ErrorContains(w, a.Failed(), "nothing else is accepted either")
+				require.EqualValues(w, 40, w.Checkpoint().Published)
+			} else {
+				w.Eventually("another term begins", func() bool { return w.Checkpoint().Epoch > 1 })
+				end()
+				checkpointed(w, 80)
+				a.End()
+			}
+			require.Empty(w, blobNames(w, "claim-checks"))
 		})
 	}
 }
@@ -122,12 +106,11 @@ func TestG6TheFirstMessageOfATermIsParkedWithTheProofOfItsBatch(t *testing.T) {
 		w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool {
 			return m.SessionID == "a0" && m.Properties[envelope.PropVersion] == int64(1)
 		}, refusals["for good"])
-		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
+		a := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) {
 			c.BatchScope, c.OnRefused, c.PublishLanes, c.PublishLanesMax = "mixed", "park", 1, 1
 		})
-		w.Leads("a")
 		w.InsertMany(40, 4)
-		w.Eventually("everything else is published", func() bool { return w.Checkpoint().Published == 39 })
+		checkpointed(w, 39)
 		a.End()
 		require.Equal(w, []int64{1}, keptVersions(w))
 	})
@@ -139,12 +122,11 @@ func TestG6TheFirstMessageOfATermIsParkedWithTheProofOfItsBatch(t *testing.T) {
 func TestG6ARefusedMessageIsParkedByTheLeaderThatHasPublishedAllElse(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		w.Bus.AnswerSendsOf(func(m servicebus.Accepted) bool { return m.SessionID == "a0" }, refusals["for an unlisted reason"])
-		a := w.StartProducer("a", func(c *producer.Config, _ *producer.Options) {
+		a := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) {
 			c.OnRefused, c.StallAfter, c.RefusedAfter = "park", 30*time.Second, 2*time.Minute
 		})
-		w.Leads("a")
 		w.InsertMany(4, 4)
-		w.Eventually("everything else is published", func() bool { return w.Checkpoint().Published == 3 })
+		checkpointed(w, 3)
 		require.EqualValues(w, 1, w.Checkpoint().Epoch)
 		a.End()
 		require.Equal(w, []int64{1}, keptVersions(w))
