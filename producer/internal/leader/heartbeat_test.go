@@ -14,12 +14,12 @@ import (
 // nth returns a fault for the nth request of one kind, counted from 1.
 func nth(op string, n int64, fault func(context.Context, string) error) func(context.Context, string) error {
 	var seen atomic.Int64
-	return func(ctx context.Context, is string) error {
-		if is != op || seen.Add(1) != n {
+	return on(op, func(ctx context.Context, is string) error {
+		if seen.Add(1) != n {
 			return nil
 		}
 		return fault(ctx, is)
-	}
+	})
 }
 
 // A heartbeat whose response is late is sent again, and that is refused, because the first one took
@@ -50,12 +50,7 @@ func TestALateResponseCountsDuringARead(t *testing.T) {
 			time.Sleep(2 * time.Second) // virtual: half a fence
 			return nil
 		}
-		a.view.set(func(ctx context.Context, op string) error {
-			if op == "read" {
-				return hang(ctx, op)
-			}
-			return nil
-		}, nth("write", 1, late))
+		a.view.set(on("read", hang), nth("write", 1, late))
 		time.Sleep(10 * time.Second) // virtual
 		require.Empty(t, h.finished)
 		a.view.set(nil, nil)

@@ -3,7 +3,6 @@ package leader
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -74,10 +73,16 @@ type member struct {
 
 func join(t *testing.T, m *memory, h *history, config Config) *member {
 	t.Helper()
+	return run(t, m.view(), config, h.work(config.Instance))
+}
+
+// run has an instance take part in the election, with this work.
+func run(t *testing.T, v *view, config Config, work Work) *member {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	e := &member{view: m.view(), stop: stop, done: make(chan error, 1)}
-	election := New(config, e.view, e.view, slog.New(slog.DiscardHandler))
-	go func() { e.done <- election.Run(ctx, h.work(config.Instance)) }()
+	e := &member{view: v, stop: stop, done: make(chan error, 1)}
+	election := New(config, v, v, slog.New(slog.DiscardHandler))
+	go func() { e.done <- election.Run(ctx, work) }()
 	return e
 }
 
@@ -92,10 +97,22 @@ func hang(ctx context.Context, _ string) error {
 	return ctx.Err()
 }
 
+func away(context.Context, string) error { return errAway }
+
+// on returns a fault for the requests of one kind.
+func on(op string, fault func(context.Context, string) error) func(context.Context, string) error {
+	return func(ctx context.Context, is string) error {
+		if is != op {
+			return nil
+		}
+		return fault(ctx, is)
+	}
+}
+
 func TestG4ASilentLeaderIsFencedBeforeItsSuccessorBegins(t *testing.T) {
 	for name, silence := range map[string]func(context.Context, string) error{
 		"requests hang":    hang,
-		"requests refused": func(context.Context, string) error { return errAway },
+		"requests refused": away,
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtualtime.Test(t, func(t *testing.T) {
@@ -124,49 +141,26 @@ func TestG4ASilentLeaderIsFencedBeforeItsSuccessorBegins(t *testing.T) {
 	}
 }
 
-func TestAStoppedLeaderIsReplacedWithinOnePoll(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		m, h := &memory{}, newHistory()
-		a := join(t, m, h, testConfig("a"))
-		<-h.begun
-		b := join(t, m, h, testConfig("b"))
-		time.Sleep(5500 * time.Millisecond)
-		stopped := time.Now()
-		a.leave(t)
-		second := <-h.begun
-		require.Equal(t, "b", second.instance)
-		require.LessOrEqual(t, second.began.Sub(stopped), time.Second)
-		b.leave(t)
-	})
-}
-
 func TestTheWorkIsJoinedBeforeTheLeaseIsReleased(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
 		v := m.view()
-		ctx, stop := context.WithCancel(t.Context())
 		begun := make(chan struct{})
 		var joined bool
-		v.set(func(_ context.Context, op string) error {
-			if op == "release" {
-				require.True(t, joined, "released under the work's feet")
-			}
+		v.set(on("release", func(context.Context, string) error {
+			require.True(t, joined, "released under the work's feet")
 			return nil
-		}, nil)
-		done := make(chan error, 1)
-		go func() {
-			done <- New(testConfig("a"), v, v, slog.New(slog.DiscardHandler)).Run(ctx, func(_ context.Context, term *Term) error {
-				term.Track(func() checkpoint.Progress { return checkpoint.Progress{Position: "82FF", Published: 7} })
-				close(begun)
-				<-term.Stopping()
-				time.Sleep(8 * time.Second) // draining: longer than the fence, shorter than StopTimeout
-				joined = true
-				return nil
-			})
-		}()
+		}), nil)
+		a := run(t, v, testConfig("a"), func(_ context.Context, term *Term) error {
+			term.Track(func() checkpoint.Progress { return checkpoint.Progress{Position: "82FF", Published: 7} })
+			close(begun)
+			<-term.Stopping()
+			time.Sleep(8 * time.Second) // draining: longer than the fence, shorter than StopTimeout
+			joined = true
+			return nil
+		})
 		<-begun
-		stop()
-		require.NoError(t, <-done)
+		a.leave(t)
 		require.Equal(t, []string{"acquire", "release"}, m.log)
 		require.Equal(t, "82FF", m.record.Progress.Position, "the last checkpoint says what was drained")
 	})
@@ -175,21 +169,16 @@ func TestTheWorkIsJoinedBeforeTheLeaseIsReleased(t *testing.T) {
 func TestAWorkThatDoesNotStopIsEndedInTime(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
-		v := m.view()
-		ctx, stop := context.WithCancel(t.Context())
 		begun := make(chan struct{})
-		done := make(chan error, 1)
-		go func() {
-			done <- New(testConfig("a"), v, v, slog.New(slog.DiscardHandler)).Run(ctx, func(ctx context.Context, _ *Term) error {
-				close(begun)
-				<-ctx.Done()
-				return context.Cause(ctx)
-			})
-		}()
+		a := run(t, m.view(), testConfig("a"), func(ctx context.Context, _ *Term) error {
+			close(begun)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
 		<-begun
-		stop()
+		a.stop()
 		stopped := time.Now()
-		require.ErrorIs(t, <-done, ErrStopTimeout)
+		require.ErrorIs(t, <-a.done, ErrStopTimeout)
 		require.Equal(t, 10*time.Second, time.Since(stopped))
 		require.Equal(t, []string{"acquire", "release"}, m.log)
 	})
@@ -203,14 +192,12 @@ func TestALeaderWithLostResponsesKeepsLeading(t *testing.T) {
 		a := join(t, m, h, testConfig("a"))
 		first := <-h.begun
 		n := 0
-		a.view.set(nil, func(_ context.Context, op string) error {
-			if op == "write" {
-				if n++; n%3 == 0 {
-					return errAway
-				}
+		a.view.set(nil, on("write", func(context.Context, string) error {
+			if n++; n%3 == 0 {
+				return errAway
 			}
 			return nil
-		})
+		}))
 		time.Sleep(time.Minute)
 		require.Empty(t, h.finished)
 		a.view.set(nil, nil)
@@ -228,7 +215,7 @@ func TestALeaderSurvivesAnOutageShorterThanItsFence(t *testing.T) {
 			a := join(t, m, h, testConfig("a"))
 			<-h.begun
 			time.Sleep(5*time.Second + time.Duration(phase)*100*time.Millisecond) // virtual
-			a.view.set(func(context.Context, string) error { return errAway }, nil)
+			a.view.set(away, nil)
 			time.Sleep(2700 * time.Millisecond) // virtual: the fence less one heartbeat, less a retry
 			a.view.set(nil, nil)
 			time.Sleep(10 * time.Second) // virtual
@@ -257,74 +244,13 @@ func TestG4ALeaderWhoseLeaseWasTakenStopsAtItsNextWrite(t *testing.T) {
 	})
 }
 
-func TestExpiryNeverBreaksALease(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		m, h := &memory{}, newHistory()
-		expiry := testConfig("a")
-		expiry.TakeoverByExpiry = true
-		a := join(t, m, h, expiry)
-		<-h.begun
-		b := join(t, m, h, func() Config { c := testConfig("b"); c.TakeoverByExpiry = true; return c }())
-		time.Sleep(2 * time.Second)
-		a.view.set(hang, nil)
-		silent := time.Now()
-		second := <-h.begun
-		require.Equal(t, "b", second.instance)
-		require.Greater(t, second.began.Sub(silent), 10*time.Second)
-		require.LessOrEqual(t, second.began.Sub(silent), 17*time.Second)
-		require.NotContains(t, m.log, "break")
-		a.view.set(nil, nil)
-		a.leave(t)
-		b.leave(t)
-	})
-}
-
-func TestAnUnreadableCheckpointIsAnError(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		m, h := &memory{}, newHistory()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		v := m.view()
-		v.set(func(context.Context, string) error { return fmt.Errorf("read: %w", checkpoint.ErrUnreadable) }, nil)
-		err := New(testConfig("a"), v, v, slog.New(slog.DiscardHandler)).Run(ctx, h.work("a"))
-		require.ErrorIs(t, err, checkpoint.ErrUnreadable)
-		require.False(t, m.exists)
-	})
-}
-
 func TestTheWorksOwnErrorEndsTheRunAndFreesTheLease(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
-		v := m.view()
 		poison := errors.New("poison")
-		err := New(testConfig("a"), v, v, slog.New(slog.DiscardHandler)).Run(t.Context(), func(context.Context, *Term) error { return poison })
-		require.ErrorIs(t, err, poison)
+		a := run(t, m.view(), testConfig("a"), func(context.Context, *Term) error { return poison })
+		require.ErrorIs(t, <-a.done, poison)
 		require.Equal(t, []string{"acquire", "release"}, m.log)
-	})
-}
-
-func TestALeaderThatStepsDownLeavesRoomForAnother(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		m, h := &memory{}, newHistory()
-		ctx, stop := context.WithCancel(t.Context())
-		v := m.view()
-		done := make(chan error, 1)
-		begun := make(chan struct{}, 10)
-		go func() {
-			done <- New(testConfig("a"), v, v, slog.New(slog.DiscardHandler)).Run(ctx, func(context.Context, *Term) error {
-				begun <- struct{}{}
-				time.Sleep(10 * time.Second) // virtual
-				return fmt.Errorf("%w: no progress", ErrStepDown)
-			})
-		}()
-		<-begun
-		b := join(t, m, h, testConfig("b"))
-		second := <-h.begun
-		require.Equal(t, "b", second.instance)
-		require.EqualValues(t, 2, second.epoch)
-		stop()
-		require.NoError(t, <-done)
-		b.leave(t)
 	})
 }
 
@@ -335,14 +261,12 @@ func TestG4TheFenceCountsFromBeforeTheRequest(t *testing.T) {
 		a := join(t, m, h, testConfig("a"))
 		first := <-h.begun
 		var asked time.Time // when the last successful write was requested
-		a.view.set(nil, func(_ context.Context, op string) error {
-			if op == "write" && asked.IsZero() {
-				asked = time.Now()
-				time.Sleep(1900 * time.Millisecond) // virtual: slow, and repeated meanwhile
-				a.view.set(hang, nil)
-			}
+		a.view.set(nil, nth("write", 1, func(context.Context, string) error {
+			asked = time.Now()
+			time.Sleep(1900 * time.Millisecond) // virtual: slow, and repeated meanwhile
+			a.view.set(hang, nil)
 			return nil
-		})
+		}))
 		require.Same(t, first, <-h.finished)
 		require.Equal(t, 4*time.Second, first.ended.Sub(asked))
 		a.view.set(nil, nil)
@@ -353,31 +277,26 @@ func TestG4TheFenceCountsFromBeforeTheRequest(t *testing.T) {
 func TestAFencedLeadersWorkIsJoinedBeforeItsLeaseIsGivenBack(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
-		v := m.view()
-		ctx, stop := context.WithCancel(t.Context())
 		begun := make(chan struct{}, 1)
 		var working atomic.Bool
-		done := make(chan error, 1)
-		go func() {
-			done <- New(testConfig("a"), v, v, slog.New(slog.DiscardHandler)).Run(ctx, func(ctx context.Context, _ *Term) error {
-				working.Store(true)
-				begun <- struct{}{}
-				<-ctx.Done()
-				time.Sleep(3 * time.Second) // virtual: a send that ignores its context
-				working.Store(false)
-				return nil
-			})
-		}()
+		a := run(t, m.view(), testConfig("a"), func(ctx context.Context, _ *Term) error {
+			working.Store(true)
+			begun <- struct{}{}
+			<-ctx.Done()
+			time.Sleep(3 * time.Second) // virtual: a send that ignores its context
+			working.Store(false)
+			return nil
+		})
 		<-begun
-		v.set(func(ctx context.Context, op string) error {
+		a.view.set(func(_ context.Context, op string) error {
 			if op == "release" {
 				require.False(t, working.Load(), "released under the work's feet")
-				stop()
+				a.stop()
 				return nil
 			}
 			return errAway
 		}, nil)
-		require.NoError(t, <-done)
+		require.NoError(t, <-a.done)
 		require.Equal(t, []string{"acquire", "release"}, m.log)
 	})
 }

@@ -30,7 +30,7 @@ func TestTheLingeringWorkOfALostTermIsReported(t *testing.T) {
 		}()
 		<-begun
 		require.Zero(t, e.Ending())
-		v.set(func(context.Context, string) error { return errAway }, nil)
+		v.set(away, nil)
 		time.Sleep(time.Minute) // virtual
 		lingers := time.Since(e.Ending())
 		require.Greater(t, lingers, 50*time.Second)

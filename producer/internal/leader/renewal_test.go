@@ -20,12 +20,7 @@ func TestG4ALeaderWhoseLeaseRunsOutStopsBeforeItDoes(t *testing.T) {
 			first := <-h.begun
 			b := join(t, m, h, testConfig("b"))
 			time.Sleep(time.Duration(phase) * 700 * time.Millisecond) // virtual
-			a.view.set(func(_ context.Context, op string) error {
-				if op == "renew" {
-					return errAway
-				}
-				return nil
-			}, nil)
+			a.view.set(on("renew", away), nil)
 			second := <-h.begun
 			require.NotSame(t, first, second)
 			require.False(t, first.ended.IsZero(), "phase %d: it still leads", phase)
@@ -45,14 +40,12 @@ func TestAFailedRenewalIsTriedAgainBeforeTheLeaseRunsOut(t *testing.T) {
 		a := join(t, m, h, testConfig("a"))
 		<-h.begun
 		n := 0
-		a.view.set(func(_ context.Context, op string) error {
-			if op == "renew" {
-				if n++; n%4 != 0 {
-					return errAway
-				}
+		a.view.set(on("renew", func(context.Context, string) error {
+			if n++; n%4 != 0 {
+				return errAway
 			}
 			return nil
-		}, nil)
+		}), nil)
 		time.Sleep(5 * time.Minute) // virtual
 		require.Empty(t, h.finished)
 		a.view.set(nil, nil)

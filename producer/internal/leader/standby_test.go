@@ -21,7 +21,7 @@ func TestAStandbyLogsRepeatedlyWhyItCannotTakePart(t *testing.T) {
 		var log bytes.Buffer
 		ctx, cancel := context.WithCancel(t.Context())
 		v := (&memory{}).view()
-		v.set(func(context.Context, string) error { return errAway }, nil)
+		v.set(away, nil)
 		done := make(chan error, 1)
 		go func() {
 			done <- New(testConfig("a"), v, v, slog.New(slog.NewTextHandler(&log, nil))).Run(ctx, newHistory().work("a"))

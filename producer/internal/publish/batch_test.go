@@ -28,13 +28,8 @@ func TestABatchWhosePartsAreAcceptedMakesTheNextSmaller(t *testing.T) {
 			return stored
 		}}
 		p := start(testConfig(), bus, openFence{})
-		for n := range 1000 {
-			c, progress := event(fmt.Sprintf("a%d", n%2), n/2+1, n)
-			require.NoError(t, p.Publish(t.Context(), c, progress))
-		}
-		p.Close()
-		require.NoError(t, p.Run(t.Context()))
-		require.EqualValues(t, 1000, p.Progress().Published)
+		publishInTurn(t, p, 2, 1000)
+		finish(t, p, run(t.Context(), p), 1000)
 		// Each of the two sessions has at most one batch of 100, 50, 25 and 12: 18, 10, 6 and 4
 		// objections, until its parts have at most ten messages.
 		require.LessOrEqual(t, objections, 2*(18+10+6+4))
@@ -54,13 +49,8 @@ func TestAnUnavailableSessionMakesNoBatchSmaller(t *testing.T) {
 		}}
 		config := testConfig()
 		p := start(config, bus, openFence{})
-		for n := range 1000 {
-			c, progress := event(fmt.Sprintf("a%d", n%5), n/5+1, n)
-			require.NoError(t, p.Publish(t.Context(), c, progress))
-		}
-		p.Close()
-		require.NoError(t, p.Run(t.Context()))
-		require.EqualValues(t, 1000, p.Progress().Published)
+		publishInTurn(t, p, 5, 1000)
+		finish(t, p, run(t.Context(), p), 1000)
 		require.Equal(t, config.BatchMessages, p.batchMessages.get(time.Now()))
 	})
 }
@@ -84,8 +74,7 @@ func TestABatchThatBecameSmallerGrowsAgain(t *testing.T) {
 		largest := 0
 		for hour := range 12 {
 			for n := 1000 * hour; n < 1000*(hour+1); n++ {
-				c, progress := event(fmt.Sprintf("a%d", n%2), n/2+1, n)
-				require.NoError(t, p.Publish(t.Context(), c, progress))
+				publishEvent(t, p, fmt.Sprintf("a%d", n%2), n/2+1, n)
 			}
 			time.Sleep(time.Hour)
 			for largest = 0; len(sizes) > 0; {

@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,11 +25,7 @@ func (g *gauge) begin(messages []string) (sessions map[string]bool) {
 	defer g.mu.Unlock()
 	g.outstanding++
 	g.most = max(g.most, g.outstanding)
-	sessions = map[string]bool{}
-	for _, m := range messages {
-		session, _, _ := strings.Cut(m, "/")
-		sessions[session] = true
-	}
+	sessions = sessionsOf(messages)
 	if g.sessions == nil {
 		g.sessions = map[string]int{}
 	}
@@ -64,13 +59,8 @@ func sent(t *testing.T, config Config, sessions, events int, latency time.Durati
 	}}
 	p := start(config, bus, openFence{})
 	done := run(t.Context(), p)
-	for n := range events {
-		c, progress := event(fmt.Sprintf("a%d", n%sessions), n/sessions+1, n)
-		require.NoError(t, p.Publish(t.Context(), c, progress))
-	}
-	p.Close()
-	require.NoError(t, <-done)
-	require.Equal(t, int64(events), p.Progress().Published)
+	publishInTurn(t, p, sessions, events)
+	finish(t, p, done, events)
 	return g, bus
 }
 

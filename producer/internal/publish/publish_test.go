@@ -159,6 +159,30 @@ func event(aggregate string, version, sequence int) (envelope.Change, checkpoint
 	}, checkpoint.Progress{Position: position}
 }
 
+// publishEvent publishes an [event].
+func publishEvent(t *testing.T, p *Publisher, aggregate string, version, sequence int) {
+	t.Helper()
+	c, progress := event(aggregate, version, sequence)
+	require.NoError(t, p.Publish(t.Context(), c, progress))
+}
+
+// publishInTurn publishes events of so many sessions in turn: a0, a1 and so on.
+func publishInTurn(t *testing.T, p *Publisher, sessions, events int) {
+	t.Helper()
+	for n := range events {
+		publishEvent(t, p, fmt.Sprintf("a%d", n%sessions), n/sessions+1, n)
+	}
+}
+
+// finish waits until a publisher that runs has published everything, and requires that it is so
+// many events.
+func finish(t *testing.T, p *Publisher, done <-chan error, events int) {
+	t.Helper()
+	p.Close()
+	require.NoError(t, <-done)
+	require.EqualValues(t, events, p.Progress().Published)
+}
+
 // G2: no matter which sends fail, and whether or not the broker stored what failed, a session's
 // batches arrive in order. Each either repeats the previous one, unchanged or its first part, or
 // continues exactly where that one ended.
@@ -184,12 +208,9 @@ func TestG2SessionsArriveInOrderAfterAnyResend(t *testing.T) {
 				for n := range 400 {
 					aggregate := fmt.Sprintf("a%d", random.IntN(9))
 					versions[aggregate]++
-					c, progress := event(aggregate, versions[aggregate], n)
-					require.NoError(t, p.Publish(t.Context(), c, progress))
+					publishEvent(t, p, aggregate, versions[aggregate], n)
 				}
-				p.Close()
-				require.NoError(t, <-done)
-				require.Equal(t, int64(400), p.Progress().Published)
+				finish(t, p, done, 400)
 				require.Zero(t, p.InFlight())
 				judgeOrder(t, bus.arrived, versions)
 			})
@@ -245,15 +266,12 @@ func TestG1NothingUnacknowledgedIsInTheCheckpoint(t *testing.T) {
 		p := start(testConfig(), bus, openFence{})
 		done := run(t.Context(), p)
 		for n := range 100 {
-			c, progress := event(fmt.Sprintf("a%d", n), 1, n)
-			require.NoError(t, p.Publish(t.Context(), c, progress))
+			publishEvent(t, p, fmt.Sprintf("a%d", n), 1, n)
 		}
 		virtualtime.Wait()
 		require.Empty(t, p.Progress().Position)
 		close(release)
-		p.Close()
-		require.NoError(t, <-done)
-		require.Equal(t, int64(100), p.Progress().Published)
+		finish(t, p, done, 100)
 	})
 }
 
@@ -268,8 +286,7 @@ func TestG4NothingIsSentPastTheFence(t *testing.T) {
 		defer cancel()
 		p := start(testConfig(), bus, passedFence{})
 		done := run(ctx, p)
-		c, progress := event("a0", 1, 1)
-		require.NoError(t, p.Publish(ctx, c, progress))
+		publishEvent(t, p, "a0", 1, 1)
 		require.ErrorIs(t, <-done, context.DeadlineExceeded)
 	})
 }
@@ -294,8 +311,7 @@ func TestG4ASendDoesNotOutliveTheFence(t *testing.T) {
 		}
 		p := start(testConfig(), bus, fence)
 		done := run(ctx, p)
-		c, progress := event("a0", 1, 1)
-		require.NoError(t, p.Publish(ctx, c, progress))
+		publishEvent(t, p, "a0", 1, 1)
 		require.ErrorIs(t, <-done, context.Canceled)
 		require.Equal(t, 4*time.Second, lasted)
 		require.InDelta(t, 1, testutil.ToFloat64(p.metrics.unknown), 0)
@@ -423,12 +439,10 @@ func TestAPublisherWithoutProgressGivesUp(t *testing.T) {
 		p := start(config, bus, openFence{})
 		done := run(t.Context(), p)
 		time.Sleep(10 * time.Minute) // in virtual time: an idle publisher is not stalled
-		c, progress := event("a0", 1, 1)
-		require.NoError(t, p.Publish(t.Context(), c, progress))
+		publishEvent(t, p, "a0", 1, 1)
 		time.Sleep(10 * time.Minute)
 		broken.Store(true)
-		c, progress = event("a0", 2, 2)
-		require.NoError(t, p.Publish(t.Context(), c, progress))
+		publishEvent(t, p, "a0", 2, 2)
 		begun := time.Now()
 		require.ErrorIs(t, <-done, ErrStalled)
 		require.GreaterOrEqual(t, time.Since(begun), time.Minute)

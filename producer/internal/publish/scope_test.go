@@ -35,13 +35,8 @@ func publishAll(t *testing.T, sessions int, before func(messages []string) outco
 	p := start(config, bus, openFence{})
 	done := run(t.Context(), p)
 	events := 3 * sessions
-	for n := range events {
-		c, progress := event(fmt.Sprintf("a%d", n%sessions), n/sessions+1, n)
-		require.NoError(t, p.Publish(t.Context(), c, progress))
-	}
-	p.Close()
-	require.NoError(t, <-done)
-	require.Equal(t, int64(events), p.Progress().Published)
+	publishInTurn(t, p, sessions, events)
+	finish(t, p, done, events)
 	return bus
 }
 
@@ -90,13 +85,8 @@ func TestG1G6AMessageThatIsRefusedForAWhileCondemnsNoBatch(t *testing.T) {
 			config := testConfig()
 			config.Scope, config.Refusals = scope, &memoryRefusals{}
 			p := start(config, bus, openFence{})
-			for n := range 30 {
-				c, progress := event(fmt.Sprintf("a%d", n%3), n/3+1, n)
-				require.NoError(t, p.Publish(t.Context(), c, progress))
-			}
-			p.Close()
-			require.NoError(t, p.Run(t.Context()))
-			require.EqualValues(t, 30, p.Progress().Published)
+			publishInTurn(t, p, 3, 30)
+			finish(t, p, run(t.Context(), p), 30)
 			require.EqualValues(t, 2, alone.Load())
 		})
 	}

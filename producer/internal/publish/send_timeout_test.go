@@ -37,31 +37,6 @@ func slow(takes time.Duration) func(context.Context, []string) outcome {
 	}
 }
 
-// A large message on a slow line takes longer than the distance to the fence, which the heartbeats
-// extend meanwhile. Such a send must be able to complete, or the stream would make no progress
-// under any leader.
-func TestASendMayTakeLongerThanTheFenceIsAhead(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		bus := &memoryBroker{capacity: 10, before: slow(10 * time.Second)}
-		p := start(testConfig(), bus, movingFence{time.Now().Add(time.Hour)})
-		done := run(t.Context(), p)
-		begun := time.Now()
-		for n := range 20 {
-			c, progress := event(fmt.Sprintf("a%d", n%10), n/10+1, n)
-			require.NoError(t, p.Publish(t.Context(), c, progress))
-		}
-		p.Close()
-		select {
-		case err := <-done:
-			require.NoError(t, err)
-		case <-time.After(5 * time.Minute): // in virtual time
-			t.Fatalf("nothing got through: %+v", p.Progress())
-		}
-		require.EqualValues(t, 20, p.Progress().Published)
-		require.Less(t, time.Since(begun), 2*time.Minute, "the patience is learned once, not by each batch")
-	})
-}
-
 // G4: no matter how long the send timeout has become, a send ends at the fence when the heartbeats
 // end.
 func TestG4ALongSendDoesNotOutliveTheFence(t *testing.T) {
@@ -79,8 +54,7 @@ func TestG4ALongSendDoesNotOutliveTheFence(t *testing.T) {
 		defer cancel()
 		p := start(testConfig(), bus, movingFence{ends})
 		done := run(ctx, p)
-		c, progress := event("a0", 1, 1)
-		require.NoError(t, p.Publish(ctx, c, progress))
+		publishEvent(t, p, "a0", 1, 1)
 		require.ErrorIs(t, <-done, context.DeadlineExceeded)
 		require.Equal(t, ends.Add(4*time.Second), last)
 	})

@@ -33,17 +33,14 @@ func TestThePublisherWaitsForABusyBroker(t *testing.T) {
 		p := start(config, bus, openFence{})
 		done := run(t.Context(), p)
 		for n := range 100 {
-			c, progress := event(fmt.Sprintf("a%d", n), 1, n)
-			require.NoError(t, p.Publish(t.Context(), c, progress))
+			publishEvent(t, p, fmt.Sprintf("a%d", n), 1, n)
 		}
 		time.Sleep(10 * time.Minute) // in virtual time
 		require.Zero(t, p.Progress().Published)
 		require.Equal(t, 1, p.Lanes())
 		require.LessOrEqual(t, attempts.Load(), int64(4*10*60/4), "four lanes, every four seconds")
 		throttling.Store(false)
-		p.Close()
-		require.NoError(t, <-done)
-		require.Equal(t, int64(100), p.Progress().Published)
+		finish(t, p, done, 100)
 		require.GreaterOrEqual(t, testutil.ToFloat64(p.metrics.busy), 100.0)
 	})
 }
@@ -56,8 +53,7 @@ func TestG1TheWaitForABusyBrokerEnds(t *testing.T) {
 		config := testConfig()
 		config.StallAfter = time.Minute
 		p := start(config, bus, openFence{})
-		c, progress := event("a", 1, 1)
-		require.NoError(t, p.Publish(t.Context(), c, progress))
+		publishEvent(t, p, "a", 1, 1)
 		begun := time.Now()
 		err := p.Run(t.Context())
 		require.ErrorIs(t, err, ErrStalled)
@@ -73,8 +69,7 @@ func TestG6APermanentlyRefusedBatchIsAnError(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		bus := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome { return never }}
 		p := start(testConfig(), bus, openFence{})
-		c, progress := event("bad-one", 1, 1)
-		require.NoError(t, p.Publish(t.Context(), c, progress))
+		publishEvent(t, p, "bad-one", 1, 1)
 		err := p.Run(t.Context())
 		require.ErrorIs(t, err, broker.ErrRefused)
 		require.ErrorContains(t, err, `insert of aggregate "bad-one" at 82000001`)
