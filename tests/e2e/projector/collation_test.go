@@ -14,33 +14,23 @@ import (
 func TestG2ACollectionWithACollationIsRefused(t *testing.T) {
 	for s, collections := range map[int][]string{0: {"timeline"}, 1: {"ledger_positions"}} {
 		for _, collection := range collections {
-			t.Run(collection, func(t *testing.T) {
-				inVirtualTime(t, func(w *world.World) {
-					s := shapes()[s]
-					database := w.Client.Database(world.ReadModel)
-					require.NoError(w, database.CreateCollection(w.Context(), collection,
-						options.CreateCollection().SetCollation(&options.Collation{Locale: "en", Strength: 2})))
-					publish(w, event("a", 1, "T"))
-					p := w.StartProjector(s.settings(nil))
-					var err error
-					w.Eventually("the projector ends", func() bool {
-						select {
-						case err = <-p.Done:
-							return true
-						default:
-							return false
-						}
-					})
-					require.ErrorContains(w, err, "1 setting must be fixed")
-					require.ErrorContains(w, err, "READ_MODEL_DATABASE: "+world.ReadModel+"."+collection+" has a collation of its own")
-					require.ErrorContains(w, err, "Recreate the collection without a collation")
-					require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Active)
+			subtest(t, collection, func(w *world.World) {
+				s := shapes()[s]
+				database := w.Client.Database(world.ReadModel)
+				require.NoError(w, database.CreateCollection(w.Context(), collection,
+					options.CreateCollection().SetCollation(&options.Collation{Locale: "en", Strength: 2})))
+				publish(w, event("a", 1, "T"))
+				p := w.StartProjector(s.settings)
+				err := refusal(w, p)
+				require.ErrorContains(w, err, "1 setting must be fixed")
+				require.ErrorContains(w, err, "READ_MODEL_DATABASE: "+world.ReadModel+"."+collection+" has a collation of its own")
+				require.ErrorContains(w, err, "Recreate the collection without a collation")
+				require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Active)
 
-					examined := operate(w, s, "doctor")
-					require.Equal(w, 1, examined.Code)
-					require.Contains(w, examined.Out, collection+" has a collation of its own")
-					require.Contains(w, examined.Out, "recreate it without a collation")
-				})
+				examined := operate(w, s, "doctor")
+				require.Equal(w, 1, examined.Code)
+				require.Contains(w, examined.Out, collection+" has a collation of its own")
+				require.Contains(w, examined.Out, "recreate it without a collation")
 			})
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	mongoevent "go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -25,30 +24,26 @@ func TestG1EffectsAreCommittedByTheMajorityWhateverTheURISays(t *testing.T) {
 		{"timeline", "update", func(w *world.World) { publish(w, event("a", 1, "T")) }},
 		{"mirror", "commitTransaction", func(w *world.World) { publish(w, documentChange("a", 1, envelope.Insert, full("a"))) }},
 	} {
-		t.Run(test.projection, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				var mu sync.Mutex
-				var concerns []string // guarded by mu
-				monitor := &mongoevent.CommandMonitor{Started: func(_ context.Context, e *mongoevent.CommandStartedEvent) {
-					if e.CommandName == test.commits {
-						mu.Lock()
-						defer mu.Unlock()
-						concerns = append(concerns, e.Command.Lookup("writeConcern").String())
-					}
-				}}
-				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-					dial := o.Mongo
-					c.MongoURI += "&w=1&readConcernLevel=local"
-					c.Projection, o.Mongo = test.projection, func(m *options.ClientOptions) { dial(m); m.SetMonitor(monitor) }
-				})
-				test.message(w)
-				w.Completed(1)
-				_, err := p.End()
-				require.NoError(w, err)
-				mu.Lock()
-				defer mu.Unlock()
-				require.Equal(w, []string{`{"w": "majority"}`}, concerns)
-			})
+		subtest(t, test.projection, func(w *world.World) {
+			var mu sync.Mutex
+			var concerns []string // guarded by mu
+			monitor := &mongoevent.CommandMonitor{Started: func(_ context.Context, e *mongoevent.CommandStartedEvent) {
+				if e.CommandName == test.commits {
+					mu.Lock()
+					defer mu.Unlock()
+					concerns = append(concerns, e.Command.Lookup("writeConcern").String())
+				}
+			}}
+			p := w.StartProjector(monitored(func(c *projector.Config, _ *projector.Options) {
+				c.MongoURI += "&w=1&readConcernLevel=local"
+				c.Projection = test.projection
+			}, monitor))
+			test.message(w)
+			w.Completed(1)
+			endCleanly(w, p)
+			mu.Lock()
+			defer mu.Unlock()
+			require.Equal(w, []string{`{"w": "majority"}`}, concerns)
 		})
 	}
 }

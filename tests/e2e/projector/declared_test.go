@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -29,14 +28,7 @@ func (p totals) Project(e projection.Event) ([]projection.Write, error) {
 // nothing to compare, and reports nothing as right.
 func TestG6AnUndeclaredCollectionIsRefusedAndCostsNothing(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		with := func(p projection.Projection) func(*projector.Config, *projector.Options) {
-			return func(c *projector.Config, o *projector.Options) {
-				registry, err := projection.NewRegistry(p)
-				require.NoError(w, err)
-				c.Projection, o.Projections = p.Name(), registry
-			}
-		}
-		wrong, corrected := with(totals{"other"}), with(totals{"totals"})
+		wrong, corrected := runs(totals{"other"}), runs(totals{"totals"})
 		p := w.StartProjector(wrong)
 		for _, e := range []int{1, 2, 3} {
 			change := event("a", e, "T")
@@ -45,8 +37,7 @@ func TestG6AnUndeclaredCollectionIsRefusedAndCostsNothing(t *testing.T) {
 			publish(w, change)
 		}
 		deadLettered(w, 3)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		record := parked(w, "totals_positions", "a")
 		require.Equal(w, "ProjectionInvalid", record.Reason)
 		require.Contains(w, record.Description, "projection totals writes to collection other, which it does not declare")

@@ -43,40 +43,29 @@ func loseDeliveries(w *world.World, session string, n int) {
 	}
 }
 
-// deadly is a projection with an event, of a version, that ends its projector, for example by
+// deadly returns a projection with an event, of a version, that ends its projector, for example by
 // exhausting its memory.
-type deadly struct {
-	projection.Projection
-	version     int64
-	armed, dies *atomic.Bool
-}
-
-func (d deadly) Project(e projection.Event) ([]projection.Write, error) {
-	if e.Version == d.version && d.armed.Load() {
-		d.dies.Store(true)
-		return nil, errors.New("out of memory")
-	}
-	return d.Projection.Project(e)
-}
-
-// deadlyDocument is the same, of a projection with one document per aggregate.
-type deadlyDocument struct {
-	deadly
-	one projection.OneDocument
-}
-
-func (d deadlyDocument) Collection() string { return d.one.Collection() }
-
-// runs makes a projector run the deadly projection.
-func (d deadly) runs(w *world.World) func(*projector.Config, *projector.Options) {
-	return func(_ *projector.Config, o *projector.Options) {
-		registry, err := projection.NewRegistry(d)
-		if one, ok := d.Projection.(projection.OneDocument); ok {
-			registry, err = projection.NewRegistry(deadlyDocument{deadly: d, one: one})
+func deadly(p projection.Projection, version int64, dead *atomic.Bool) projection.Projection {
+	return before(p, func(e projection.Event) error {
+		if e.Version != version {
+			return nil
 		}
-		require.NoError(w, err)
-		o.Projections = registry
+		dead.Store(true)
+		return errors.New("out of memory")
+	})
+}
+
+// replaced starts another projector whenever an event ended the one that runs, until that event is
+// over, and returns the last one.
+func replaced(w *world.World, p *world.Projector, settings func(*projector.Config, *projector.Options), dead *atomic.Bool, over func() bool) *world.Projector {
+	w.Helper()
+	either := func() bool { return dead.Load() || over() }
+	for w.Eventually("it dies, or gives the event up", either); dead.Load(); w.Eventually("it dies, or gives the event up", either) {
+		dies(w, p)
+		dead.Store(false)
+		p = w.StartProjector(settings)
 	}
+	return p
 }
 
 // dies ends a projector as its machine's end does.
@@ -118,23 +107,17 @@ func (l late) Do(r *http.Request) (*http.Response, error) {
 func usesUpItsDeliveries(t *testing.T, say func(*world.World) func(*projector.Config, *projector.Options)) {
 	eachShape(t, func(w *world.World, s shape) {
 		say := say(w)
-		var armed, dead atomic.Bool
+		var dead atomic.Bool
 		settings := func(c *projector.Config, o *projector.Options) {
-			s.settings(nil)(c, o)
+			s.settings(c, o)
 			say(c, o)
-			deadly{s.project, 2, &armed, &dead}.runs(w)(c, o)
+			runs(deadly(s.project, 2, &dead))(c, o)
 		}
-		armed.Store(true)
 		p := w.StartProjector(settings)
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		publish(w, event("a", 2, "T"))
-		over := func() bool { return dead.Load() || w.Bus.Stats(world.SubscriptionPath).DeadLettered > 0 }
-		for w.Eventually("it dies, or gives the event up", over); dead.Load(); w.Eventually("it dies, or gives the event up", over) {
-			dies(w, p)
-			dead.Store(false)
-			p = w.StartProjector(settings)
-		}
+		p = replaced(w, p, settings, &dead, func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered > 0 })
 		publish(w, event("a", 3, "T"), event("b", 1, "T"))
 		w.Completed(2)
 		deadLettered(w, 2)
@@ -145,8 +128,7 @@ func usesUpItsDeliveries(t *testing.T, say func(*world.World) func(*projector.Co
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		requireRight(w, s, "a", 3)
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -154,26 +136,21 @@ func usesUpItsDeliveries(t *testing.T, say func(*world.World) func(*projector.Co
 // deliveries of its neighbours.
 func TestG5AnEventOfAParkedAggregateEndsOneProjectorAtMost(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		var armed, dead atomic.Bool
-		settings := func(c *projector.Config, o *projector.Options) {
-			s.settings(nil)(c, o)
-			c.MaxDeliveries, c.WatchProcesses = 10, false
-			deadly{s.project, 3, &armed, &dead}.runs(w)(c, o)
-		}
-		armed.Store(true)
-		p := w.StartProjector(settings)
+		var dead atomic.Bool
+		s.project = deadly(s.project, 3, &dead)
+		s.adjust = func(c *projector.Config) { c.MaxDeliveries, c.WatchProcesses = 10, false }
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"))
 		deadLettered(w, 1)
 		publish(w, event("a", 3, "T"))
 		w.Eventually("it dies", dead.Load)
 		dies(w, p)
 		dead.Store(false)
-		p = w.StartProjector(settings)
+		p = w.StartProjector(s.settings)
 		deadLettered(w, 2)
 		require.False(w, dead.Load(), "the projection was given the event again")
 		require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked"}, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -181,7 +158,7 @@ func TestG5AnEventOfAParkedAggregateEndsOneProjectorAtMost(t *testing.T) {
 // it was delivered.
 func TestG3AnAppliedEventThatUsesUpItsDeliveriesParksNothing(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		first := w.StartProjector(s.settings(nil))
+		first := w.StartProjector(s.settings)
 		w.DelayMongo(1, time.Second, "update")
 		publish(w, event("a", 1, "T"))
 		w.Eventually("it is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
@@ -190,13 +167,12 @@ func TestG3AnAppliedEventThatUsesUpItsDeliveriesParksNothing(t *testing.T) {
 		w.Pass(world.LockDuration)
 		first.Kill()
 		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-			s.settings(nil)(c, o)
+			s.settings(c, o)
 			c.MaxDeliveries = maxDeliveries
 		})
 		publish(w, event("a", 2, "T"))
 		w.Completed(2)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		requireRight(w, s, "a", 2)
 	})
 }
@@ -206,7 +182,7 @@ func TestG3AnAppliedEventThatUsesUpItsDeliveriesParksNothing(t *testing.T) {
 func TestG6AMissingFirstEventIsMissed(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s.adjust = func(c *projector.Config) { c.VersionFirst = 1 }
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("late", 2, "T"), event("lost", 2, "T"), event("lost", 3, "T"), event("right", 1, "T"), event("right", 2, "T"))
 		w.Completed(2)
 		publish(w, event("late", 1, "T"))
@@ -225,8 +201,7 @@ func TestG6AMissingFirstEventIsMissed(t *testing.T) {
 		deadLettered(w, 3)
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "lost").Code)
 		requireRight(w, s, "lost", 3)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -244,44 +219,40 @@ func TestG1G6AnOvertakenEventIsKeptForAPerson(t *testing.T) {
 		"without a version":     {func(n int) envelope.Change { return versionless("a", n) }, 1, "a/0 "},
 		"the aggregate's first": {func(n int) envelope.Change { return event("a", n, "T") }, 0, "a/1 "},
 	} {
-		t.Run(name, func(t *testing.T) {
-			eachShape(t, func(w *world.World, s shape) {
-				at := test.applied + 1
-				p := w.StartProjector(s.settings(nil))
-				for n := range test.applied {
-					publish(w, test.event(n+1))
-				}
-				w.Completed(test.applied)
-				_, err := p.End()
-				require.NoError(w, err)
-				publish(w, test.event(at))
-				loseDeliveries(w, "a", maxDeliveries)
-				deadLettered(w, 1)
-				p = w.StartProjector(s.settings(nil))
-				publish(w, test.event(at+1), test.event(at+2))
-				w.Completed(test.applied + 2)
-				before := guard(w, s.guards, "a")
+		eachShapeOf(t, name, func(w *world.World, s shape) {
+			at := test.applied + 1
+			p := w.StartProjector(s.settings)
+			for n := range test.applied {
+				publish(w, test.event(n+1))
+			}
+			w.Completed(test.applied)
+			endCleanly(w, p)
+			publish(w, test.event(at))
+			loseDeliveries(w, "a", maxDeliveries)
+			deadLettered(w, 1)
+			p = w.StartProjector(s.settings)
+			publish(w, test.event(at+1), test.event(at+2))
+			w.Completed(test.applied + 2)
+			before := guard(w, s.guards, "a")
 
-				replay := operate(w, s, "parked", "replay", "--all")
-				require.Equal(w, 1, replay.Code)
-				require.Contains(w, replay.Out, "Overtaken")
-				require.Equal(w, []string{test.letter + broker}, deadLetters(w), "the only copy is kept")
-				require.Equal(w, "Overtaken", parked(w, s.guards, "a").Reason)
-				show := operate(w, s, "parked", "show", "a")
-				require.Contains(w, show.Out, "1 event that the broker dead-lettered; later ones were applied")
-				require.Equal(w, 1, operate(w, s, "parked", "replay", "a").Code, "nothing has changed")
-				require.Equal(w, []string{test.letter + broker}, deadLetters(w))
+			replay := operate(w, s, "parked", "replay", "--all")
+			require.Equal(w, 1, replay.Code)
+			require.Contains(w, replay.Out, "Overtaken")
+			require.Equal(w, []string{test.letter + broker}, deadLetters(w), "the only copy is kept")
+			require.Equal(w, "Overtaken", parked(w, s.guards, "a").Reason)
+			show := operate(w, s, "parked", "show", "a")
+			require.Contains(w, show.Out, "1 event that the broker dead-lettered; later ones were applied")
+			require.Equal(w, 1, operate(w, s, "parked", "replay", "a").Code, "nothing has changed")
+			require.Equal(w, []string{test.letter + broker}, deadLetters(w))
 
-				publish(w, test.event(at+3))
-				deadLettered(w, 2)
-				require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
-				require.Empty(w, deadLetters(w))
-				require.Empty(w, parked(w, s.guards, "a"))
-				after := guard(w, s.guards, "a")
-				require.Less(w, before.Lookup("position").StringValue(), after.Lookup("position").StringValue(), "what came meanwhile is applied")
-				_, err = p.End()
-				require.NoError(w, err)
-			})
+			publish(w, test.event(at+3))
+			deadLettered(w, 2)
+			require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
+			require.Empty(w, deadLetters(w))
+			require.Empty(w, parked(w, s.guards, "a"))
+			after := guard(w, s.guards, "a")
+			require.Less(w, before.Lookup("position").StringValue(), after.Lookup("position").StringValue(), "what came meanwhile is applied")
+			endCleanly(w, p)
 		})
 	}
 }
@@ -290,18 +261,17 @@ func TestG1G6AnOvertakenEventIsKeptForAPerson(t *testing.T) {
 // nothing else.
 func TestG6OvertakenEventsAreGivenUpTogetherByTheirNumber(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, versionless("a", 1), versionless("b", 1), event("c", 1, "Poison"), event("c", 2, "T"))
 		w.Completed(2)
 		deadLettered(w, 2)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		publish(w, versionless("a", 2), versionless("a", 3), versionless("b", 2))
 		loseDeliveries(w, "a", maxDeliveries)
 		loseDeliveries(w, "a", maxDeliveries)
 		loseDeliveries(w, "b", maxDeliveries)
 		deadLettered(w, 5)
-		p = w.StartProjector(s.settings(nil))
+		p = w.StartProjector(s.settings)
 		publish(w, versionless("a", 4), versionless("b", 3))
 		w.Completed(4)
 		require.Equal(w, "no event of a parked aggregate was overtaken\n", operate(w, s, "parked", "drop", "--overtaken").Out)
@@ -337,8 +307,7 @@ func TestG6OvertakenEventsAreGivenUpTogetherByTheirNumber(t *testing.T) {
 		require.Equal(w, event("a", 5, "").Position, guard(w, s.guards, "a").Lookup("position").StringValue())
 		require.Empty(w, parked(w, s.guards, "a"))
 		require.Empty(w, parked(w, s.guards, "b"))
-		_, err = p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -346,11 +315,10 @@ func TestG6OvertakenEventsAreGivenUpTogetherByTheirNumber(t *testing.T) {
 // by a replay, in its place.
 func TestG1G2AReplayAppliesWhatTheBrokerDeadLettered(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, versionless("a", 1))
 		w.Completed(1)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		publish(w, versionless("a", 2))
 		loseDeliveries(w, "a", maxDeliveries)
 		deadLettered(w, 1)
@@ -365,7 +333,7 @@ func TestG1G2AReplayAppliesWhatTheBrokerDeadLettered(t *testing.T) {
 // version or because it was the last.
 func TestG3AReplayRecognisesWhatWasAppliedBeforeTheBrokerDeadLetteredIt(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		w.DelayMongo(2, time.Second, "update")
 		publish(w, event("a", 1, "T"), event("a", 2, "T"))
 		publish(w, versionless("b", 1))

@@ -27,8 +27,7 @@ func TestG1G6ProjectorLeavesAnUnknownEncoding(t *testing.T) {
 		w.Pass(10 * time.Minute)
 		publish(w, event("b", 1, "T"))
 		w.Completed(2)
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Equal(w, 0, counted.DeadLettered)
 		require.Equal(w, 0, counted.Redelivered)
 		require.Equal(w, int64(1), w.TimelineOf("a").Events)
@@ -59,16 +58,10 @@ func TestG1ReplayRefusesAnUnknownEncoding(t *testing.T) {
 		p := w.StartProjector(nil)
 		send(w, garbage)
 		deadLettered(w, 1)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 
 		send(w, newer("z"))
-		session, err := w.BusClient.AcceptSessionForSubscription(w.Context(), world.Topic, world.Subscription, "z", nil)
-		require.NoError(w, err)
-		messages, err := session.ReceiveMessages(w.Context(), 1, nil)
-		require.NoError(w, err)
-		require.NoError(w, session.DeadLetterMessage(w.Context(), messages[0], nil))
-		require.NoError(w, session.Close(w.Context()))
+		deadLetterFirst(w, "z", "")
 
 		for _, command := range [][]string{{"parked", "replay", "a"}, {"parked", "drop", "a", "--yes"}, {"parked", "replay", "--all"}} {
 			refused := w.OperateProjector(nil, command...)

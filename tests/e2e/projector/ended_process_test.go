@@ -14,54 +14,33 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// fatal is a projection that ends its process: it reports an event of the type Fatal and does not
-// return from it, and the test then kills the projector.
-type fatal struct {
-	projection.Projection
-	grow time.Duration // how long the process lives on
-	met  chan string   // the aggregates of such events
-	over chan struct{}
-}
-
-func (f fatal) Project(e projection.Event) ([]projection.Write, error) {
-	if e.Type == "Fatal" {
-		time.Sleep(f.grow)
-		select {
-		case f.met <- e.Aggregate:
-		case <-f.over:
-		}
-		<-f.over
-	}
-	return f.Projection.Project(e)
-}
-
-// fatalDocument is the same, of a projection with one document per aggregate.
-type fatalDocument struct {
-	fatal
-	one projection.OneDocument
-}
-
-func (f fatalDocument) Collection() string { return f.one.Collection() }
-
-// mortal runs projectors of a shape, each in the place of the one before.
+// mortal runs projectors of a shape, each in the place of the one before. An event of the type Fatal
+// ends its process: the projection reports it and does not return from it, and the test then kills
+// the projector.
 type mortal struct {
 	*world.World
 	shape shape
-	grow  time.Duration // see fatal
-	met   chan string
+	grow  time.Duration // how long the process lives on
+	met   chan string   // the aggregates of such events
 	over  chan struct{}
 	ended int // projectors
 }
 
 func (m *mortal) start() *world.Projector {
 	s := m.shape
-	f := fatal{s.project, m.grow, m.met, m.over}
-	s.project = f
-	if one, ok := f.Projection.(projection.OneDocument); ok {
-		s.project = fatalDocument{f, one}
-	}
+	s.project = before(s.project, func(e projection.Event) error {
+		if e.Type == "Fatal" {
+			time.Sleep(m.grow)
+			select {
+			case m.met <- e.Aggregate:
+			case <-m.over:
+			}
+			<-m.over
+		}
+		return nil
+	})
 	return m.StartProjector(func(c *projector.Config, o *projector.Options) {
-		s.settings(nil)(c, o)
+		s.settings(c, o)
 		o.Instance = "the-replica"
 	})
 }
@@ -104,20 +83,14 @@ func TestG5AnEventThatEndsItsProcessParksItsAggregate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachMortal(t, func(m *mortal) {
-				key := test.key
 				m.grow = test.grow
-				in := func(aggregate string, n int, eventType string) {
-					c := event(aggregate, n, eventType)
-					c.Session = key.Session(aggregate)
-					publish(m.World, c)
+				in := func(changes ...envelope.Change) {
+					publish(m.World, inSessions(test.key, changes...)...)
 				}
-				in("bad", 1, "T")
-				in("bad", 2, "Fatal")
-				in("bad", 3, "T")
+				in(event("bad", 1, "T"), event("bad", 2, "Fatal"), event("bad", 3, "T"))
 				for n := range 20 {
-					for version := 1; version <= 3; version++ {
-						in(fmt.Sprint("good-", n), version, "T")
-					}
+					name := fmt.Sprint("good-", n)
+					in(event(name, 1, "T"), event(name, 2, "T"), event(name, 3, "T"))
 				}
 				p := m.run()
 				require.Equal(m, test.ended, m.ended)
@@ -127,8 +100,7 @@ func TestG5AnEventThatEndsItsProcessParksItsAggregate(t *testing.T) {
 					requireRight(m.World, m.shape, fmt.Sprint("good-", n), 3)
 				}
 
-				in("bad", 4, "Fatal")
-				in("good-0", 4, "T")
+				in(event("bad", 4, "Fatal"), event("good-0", 4, "T"))
 				m.Completed(62)
 				deadLettered(m.World, 3)
 				select {
@@ -136,17 +108,15 @@ func TestG5AnEventThatEndsItsProcessParksItsAggregate(t *testing.T) {
 					m.Fatal("the projection was given an event of the parked aggregate")
 				default:
 				}
-				_, err := p.End()
-				require.NoError(m, err)
+				endCleanly(m.World, p)
 				require.Equal(m, 0, operate(m.World, m.shape, "parked", "replay", "bad").Code, "with a projection that returns")
 				requireRight(m.World, m.shape, "bad", 4)
 
 				p = m.start()
-				in("bad", 5, "T")
+				in(event("bad", 5, "T"))
 				m.Completed(63)
 				require.Empty(m, suspects(m.World, m.shape), "what was applied is suspect no longer")
-				_, err = p.End()
-				require.NoError(m, err)
+				endCleanly(m.World, p)
 				require.Zero(m, m.Bus.Stats(world.SubscriptionPath).Redelivered, "no delivery count shows that a process ended")
 			})
 		})
@@ -184,7 +154,6 @@ func TestG5ProjectorsThatAreKilledCondemnNoEvent(t *testing.T) {
 		}
 		require.Zero(m, m.Bus.Stats(world.SubscriptionPath).DeadLettered)
 		require.Empty(m, suspects(m.World, m.shape))
-		_, err := p.End()
-		require.NoError(m, err)
+		endCleanly(m.World, p)
 	})
 }

@@ -40,8 +40,7 @@ func TestProjectorsMakeWhatTheirProjectionNeeds(t *testing.T) {
 		publish(w, event("o1", 1, "OrderPlaced")) // it has no customer: only its arrival counts
 		w.Eventually("it is dealt with", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 1 })
 		for _, p := range w.Projectors {
-			_, err := p.End()
-			require.NoError(w, err)
+			endCleanly(w, p)
 			require.NotContains(w, p.Log.Text(), "dependency fails")
 		}
 		require.NotContains(w, again.Log.Text(), "dependency fails")

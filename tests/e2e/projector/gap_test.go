@@ -24,27 +24,24 @@ func TestG5VersionGapHeals(t *testing.T) {
 		"before the wait is over":               {"direct", 20 * time.Second},
 		"before the wait is over, with the SDK": {"sdk", 20 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			eachShape(t, func(w *world.World, s shape) {
-				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-					s.settings(nil)(c, o)
-					c.SessionReceiver = test.receiver
-				})
-				publish(w, event("a", 1, "T"))
-				w.Completed(1)
-				w.DelayMongo(1, time.Second, "update")
-				publish(w, event("a", 2, "T"))
-				w.Eventually("it is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
-				publish(w, event("a", 4, "T"), event("a", 5, "T"))
-				w.Pass(test.late)
-				publish(w, event("a", 3, "T"), event("a", 6, "T"))
-				w.Completed(6)
-				_, err := p.End()
-				require.NoError(w, err)
-				require.Equal(w, 6, s.applied(w, "a"))
-				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
-				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+		eachShapeOf(t, name, func(w *world.World, s shape) {
+			p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+				s.settings(c, o)
+				c.SessionReceiver = test.receiver
 			})
+			publish(w, event("a", 1, "T"))
+			w.Completed(1)
+			w.DelayMongo(1, time.Second, "update")
+			publish(w, event("a", 2, "T"))
+			w.Eventually("it is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
+			publish(w, event("a", 4, "T"), event("a", 5, "T"))
+			w.Pass(test.late)
+			publish(w, event("a", 3, "T"), event("a", 6, "T"))
+			w.Completed(6)
+			endCleanly(w, p)
+			require.Equal(w, 6, s.applied(w, "a"))
+			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
+			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 		})
 	}
 }
@@ -53,7 +50,7 @@ func TestG5VersionGapHeals(t *testing.T) {
 // how to continue, and no event behind the gap is applied.
 func TestG5VersionGapParks(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 5, "T")) // the first version seen is accepted
 		w.Completed(1)
 		began := time.Now()
@@ -64,8 +61,7 @@ func TestG5VersionGapParks(t *testing.T) {
 		deadLettered(w, 2)
 		require.GreaterOrEqual(w, time.Since(began), 30*time.Second)
 		require.Less(w, time.Since(began), 35*time.Second)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Equal(w, []string{"a/7 VersionGap", "a/8 AggregateParked"}, deadLetters(w))
 		require.Equal(w, 1, s.applied(w, "a"))
 		record := parked(w, s.guards, "a")
@@ -79,7 +75,7 @@ func TestG5VersionGapParks(t *testing.T) {
 // rest. A replay puts it in its place; a version that never arrives can be dropped.
 func TestG5ReplayClosesAVersionGap(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 4, "T"))
 		publish(w, event("b", 1, "T"), event("b", 3, "T"))
 		deadLettered(w, 2)
@@ -96,8 +92,7 @@ func TestG5ReplayClosesAVersionGap(t *testing.T) {
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "b", "--yes").Code)
 		require.Equal(w, 2, s.applied(w, "b"), "the event behind the gap is no poison")
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -105,14 +100,13 @@ func TestG5ReplayClosesAVersionGap(t *testing.T) {
 func TestProjectorWithoutJudgingVersions(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-			s.settings(nil)(c, o)
+			s.settings(c, o)
 			c.VersionGapWait = 0
 		})
 		publish(w, event("a", 10, "T"), event("a", 20, "T"))
 		publish(w, event("a", 45, "T"))
 		w.Completed(3)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Equal(w, 3, s.applied(w, "a"))
 	})
 }
@@ -131,11 +125,7 @@ func (latest) Project(e projection.Event) ([]projection.Write, error) {
 // version in it: a missing one is noticed afterwards.
 func TestG6AReplacementForgetsNoVersion(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-			registry, err := projection.NewRegistry(latest{})
-			require.NoError(w, err)
-			c.Projection, o.Projections = "latest", registry
-		})
+		p := w.StartProjector(runs(latest{}))
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		touched := event("a", 2, "$touched")
@@ -151,8 +141,7 @@ func TestG6AReplacementForgetsNoVersion(t *testing.T) {
 
 		publish(w, event("a", 3, "T")) // the second version is missing
 		deadLettered(w, 1)
-		_, err = p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Equal(w, []string{"a/3 VersionGap"}, deadLetters(w))
 	})
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	mongoevent "go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -35,26 +34,22 @@ func TestACommitWithoutAnAnswerDelaysAStopByItsTimeout(t *testing.T) {
 				ends = append(ends, e.CommandName)
 			}
 		}}
-		first := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-			dial := o.Mongo
-			c.Projection, o.Mongo = "mirror", func(m *options.ClientOptions) { dial(m); m.SetMonitor(monitor) }
-		})
+		mirror := func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" }
+		first := w.StartProjector(monitored(mirror, monitor))
 		w.DelayMongo(1, 10*time.Minute, "commitTransaction")
 		publish(w, documentChange("a", 1, envelope.Insert, full("a")))
 		w.Eventually("the commit is under way", func() bool { return len(ended()) > 0 })
 		asked := time.Now()
-		_, err := first.End()
-		require.NoError(w, err)
+		endCleanly(w, first)
 		require.LessOrEqual(w, time.Since(asked), 15*time.Second)
 		require.Equal(w, []string{"commitTransaction"}, ended())
 		require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Active)
 		require.Empty(w, mirrored(w, "a"))
 
-		second := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
+		second := w.StartProjector(mirror)
 		w.Pass(2 * time.Minute) // longer than a transaction lives
 		w.Completed(1)
-		counted, err := second.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, second)
 		require.Equal(w, 1, counted.Applied)
 		require.Zero(w, counted.Redelivered)
 		require.Equal(w, `{"_id":"a"}`, mirrored(w, "a"))

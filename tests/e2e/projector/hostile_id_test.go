@@ -12,17 +12,6 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// runs makes a projector run one projection.
-func runs(p projection.Projection) func(*projector.Config, *projector.Options) {
-	return func(c *projector.Config, o *projector.Options) {
-		registry, err := projection.NewRegistry(p)
-		if err != nil {
-			panic(err)
-		}
-		c.Projection, o.Projections = p.Name(), registry
-	}
-}
-
 // eventWithData returns an event that carries data and has no version.
 func eventWithData(aggregate string, n int, eventType string, data bson.D) envelope.Change {
 	c := event(aggregate, n, eventType)
@@ -95,18 +84,15 @@ func TestG2G5AnIDFromAnEventIsNoQuery(t *testing.T) {
 		"undefined":             bson.Undefined{},
 	} {
 		for _, eventType := range []string{"Placed", "Changed", "Forgotten", "Empty", "Replaced"} {
-			t.Run(name+" "+eventType, func(t *testing.T) {
-				inVirtualTime(t, func(w *world.World) {
-					p := w.StartProjector(runs(perCustomer{}))
-					publish(w, eventWithData("o1", 1, "Placed", bson.D{{Key: "customerId", Value: "ann"}}))
-					w.Completed(1)
-					publish(w, eventWithData("o2", 1, eventType, bson.D{{Key: "customerId", Value: id}}))
-					decided(w, 2)
-					require.Equal(w, []string{`{"_id":"ann","orders":1}`}, customers(w))
-					require.Equal(w, []string{"o2/0 ProjectionInvalid"}, deadLetters(w))
-					_, err := p.End()
-					require.NoError(w, err)
-				})
+			subtest(t, name+" "+eventType, func(w *world.World) {
+				p := w.StartProjector(runs(perCustomer{}))
+				publish(w, eventWithData("o1", 1, "Placed", bson.D{{Key: "customerId", Value: "ann"}}))
+				w.Completed(1)
+				publish(w, eventWithData("o2", 1, eventType, bson.D{{Key: "customerId", Value: id}}))
+				decided(w, 2)
+				require.Equal(w, []string{`{"_id":"ann","orders":1}`}, customers(w))
+				require.Equal(w, []string{"o2/0 ProjectionInvalid"}, deadLetters(w))
+				endCleanly(w, p)
 			})
 		}
 	}
@@ -127,8 +113,7 @@ func TestG2G5AMirrorsKeyIsNoQuery(t *testing.T) {
 		}}))
 		decided(w, 2)
 		require.Equal(w, copied, mirrored(w, "A1"))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -149,37 +134,34 @@ func TestG1G2IDsOfEveryType(t *testing.T) {
 		bson.D{{Key: "a", Value: 1}, {Key: "", Value: bson.A{1}}},
 	}
 	for _, eventType := range []string{"Forgotten", "Empty", "Replaced", "Changed"} {
-		t.Run(eventType, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				p := w.StartProjector(runs(perCustomer{}))
-				for i, id := range ids {
-					publish(w, eventWithData("o", 2*i+1, "Placed", bson.D{{Key: "customerId", Value: id}}))
+		subtest(t, eventType, func(w *world.World) {
+			p := w.StartProjector(runs(perCustomer{}))
+			for i, id := range ids {
+				publish(w, eventWithData("o", 2*i+1, "Placed", bson.D{{Key: "customerId", Value: id}}))
+			}
+			w.Completed(len(ids))
+			require.Len(w, customers(w), len(ids))
+			for i, id := range ids {
+				publish(w, eventWithData("o", 2*len(ids)+i+1, eventType, bson.D{{Key: "customerId", Value: id}}))
+			}
+			decided(w, 2*len(ids))
+			require.Empty(w, deadLetters(w))
+			after := customers(w)
+			switch eventType {
+			case "Forgotten", "Empty":
+				require.Empty(w, after)
+			case "Replaced":
+				require.Len(w, after, len(ids))
+				for _, document := range after {
+					require.Contains(w, document, `"customerId"`)
 				}
-				w.Completed(len(ids))
-				require.Len(w, customers(w), len(ids))
-				for i, id := range ids {
-					publish(w, eventWithData("o", 2*len(ids)+i+1, eventType, bson.D{{Key: "customerId", Value: id}}))
+			default:
+				require.Len(w, after, len(ids))
+				for _, document := range after {
+					require.Contains(w, document, `"orders":2`)
 				}
-				decided(w, 2*len(ids))
-				require.Empty(w, deadLetters(w))
-				after := customers(w)
-				switch eventType {
-				case "Forgotten", "Empty":
-					require.Empty(w, after)
-				case "Replaced":
-					require.Len(w, after, len(ids))
-					for _, document := range after {
-						require.Contains(w, document, `"customerId"`)
-					}
-				default:
-					require.Len(w, after, len(ids))
-					for _, document := range after {
-						require.Contains(w, document, `"orders":2`)
-					}
-				}
-				_, err := p.End()
-				require.NoError(w, err)
-			})
+			}
+			endCleanly(w, p)
 		})
 	}
 }

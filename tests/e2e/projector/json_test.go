@@ -17,16 +17,15 @@ import (
 func TestEveryCommandOfTheProjectorPrintsJSON(t *testing.T) {
 	s := shapes()[0]
 	inVirtualTime(t, func(w *world.World) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "T"))
 		publish(w, event("b", 1, "Poison"))
 		w.Completed(1)
 		deadLettered(w, 3)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		print := func(code int, v any, args ...string) {
 			w.Helper()
-			done := w.OperateProjector(s.settings(nil), append(args, "--json")...)
+			done := w.OperateProjector(s.settings, append(args, "--json")...)
 			require.Equal(w, code, done.Code, "%s%s", done.Out, done.Err)
 			require.NoError(w, json.Unmarshal([]byte(done.Out), v), done.Out)
 		}

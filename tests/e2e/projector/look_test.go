@@ -39,8 +39,7 @@ func TestStatusOfAProjection(t *testing.T) {
 		publish(w, event("b", 4, "T"))
 		w.Eventually("b is parked", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 2 })
 		w.Completed(2)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		publish(w, event("c", 5, "T"))
 		publish(w, event("d", 6, "T"))
 

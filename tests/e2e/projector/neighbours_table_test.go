@@ -150,47 +150,40 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 		}
 		for _, many := range []int{1, many} {
 			for _, key := range []envelope.SessionKey{{}, envelope.Buckets(1)} {
-				t.Run(fmt.Sprint(name, "/", many, "/", key), func(t *testing.T) {
-					inVirtualTime(t, func(w *world.World) {
-						until := make(chan struct{})
-						defer close(until)
-						var project projection.Projection = troubled{until}
-						if name == "contended transaction" {
-							project = contending{}
-						}
-						if trouble.before != nil {
-							trouble.before(w)
-						}
-						settings := runs(project)
-						if strings.HasSuffix(name, " program") {
-							g := w.StartProgram(project)
-							defer g.End()
-							settings = g.Runs(project.Name())
-						}
-						p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-							settings(c, o)
-							c.MaxSessions, c.Connections = workers, 1
-						})
-						for n := range many {
-							for _, c := range trouble.sent(fmt.Sprint("bad-", n)) {
-								c.Session = key.Session(c.Aggregate)
-								publish(w, c)
-							}
-						}
-						for n := 1; n <= 5; n++ {
-							c := event("healthy", n, "T")
-							c.Session = key.Session(c.Aggregate)
-							began := time.Now()
-							publish(w, c)
-							w.Eventually("the healthy one is applied", func() bool { return healthy(w) == n })
-							require.LessOrEqual(w, time.Since(began), neighbourBound)
-							if n == 1 {
-								w.Eventually("it has gone wrong", func() bool { return trouble.seen(w, p, many) })
-							}
-							w.Pass(10 * time.Second)
-						}
-						require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
+				subtest(t, fmt.Sprint(name, "/", many, "/", key), func(w *world.World) {
+					until := make(chan struct{})
+					defer close(until)
+					var project projection.Projection = troubled{until}
+					if name == "contended transaction" {
+						project = contending{}
+					}
+					if trouble.before != nil {
+						trouble.before(w)
+					}
+					settings := runs(project)
+					if strings.HasSuffix(name, " program") {
+						g := w.StartProgram(project)
+						defer g.End()
+						settings = g.Runs(project.Name())
+					}
+					p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+						settings(c, o)
+						c.MaxSessions, c.Connections = workers, 1
 					})
+					for n := range many {
+						publish(w, inSessions(key, trouble.sent(fmt.Sprint("bad-", n))...)...)
+					}
+					for n := 1; n <= 5; n++ {
+						began := time.Now()
+						publish(w, inSessions(key, event("healthy", n, "T"))...)
+						w.Eventually("the healthy one is applied", func() bool { return healthy(w) == n })
+						require.LessOrEqual(w, time.Since(began), neighbourBound)
+						if n == 1 {
+							w.Eventually("it has gone wrong", func() bool { return trouble.seen(w, p, many) })
+						}
+						w.Pass(10 * time.Second)
+					}
+					require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
 				})
 			}
 		}

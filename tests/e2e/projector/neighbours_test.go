@@ -22,25 +22,13 @@ func unfetchable(aggregate string, n int) envelope.Change {
 	return c
 }
 
-// publishInBatches publishes more changes than fit into one batch.
-func publishInBatches(w *world.World, changes []envelope.Change) {
-	w.Helper()
-	for len(changes) > 0 {
-		n := min(len(changes), 100)
-		publish(w, changes[:n]...)
-		changes = changes[n:]
-	}
-}
-
 // healthyWaits publishes events of a healthy aggregate, one after the other, and returns the
 // longest time that one took to be applied.
 func healthyWaits(w *world.World, s shape, events int, between time.Duration, key envelope.SessionKey) (longest time.Duration) {
 	w.Helper()
 	for n := 1; n <= events; n++ {
 		began := time.Now()
-		c := event("healthy", n, "T")
-		c.Session = key.Session("healthy")
-		publish(w, c)
+		publish(w, inSessions(key, event("healthy", n, "T"))...)
 		for s.applied(w, "healthy") < n && time.Since(began) < time.Minute {
 			w.Pass(20 * time.Millisecond)
 		}
@@ -54,31 +42,28 @@ func healthyWaits(w *world.World, s shape, events int, between time.Duration, ke
 // fetched, with eight workers. A healthy event is not delayed by them.
 func TestG5WhatOnlyWaitsOccupiesNoWorker(t *testing.T) {
 	for _, receiver := range []string{"direct", "sdk"} {
-		t.Run(receiver, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				s := undecided(shapes()[0])
-				s.adjust = func(c *projector.Config) { c.SessionReceiver = receiver }
-				failing, large := 1000, 40
-				if receiver == "sdk" { // an accept is fifteen requests
-					failing, large = 40, 10
-				}
-				var bad []envelope.Change
-				for n := range failing {
-					bad = append(bad, event(fmt.Sprintf("bad-%d", n), 1, "Unlisted"))
-				}
-				for n := range large {
-					bad = append(bad, unfetchable(fmt.Sprintf("large-%d", n), 1))
-				}
-				publishInBatches(w, bad)
-				p := w.StartProjector(s.settings(nil))
-				w.Pass(2 * time.Minute)
-				longest := healthyWaits(w, s, 10, 5*time.Second, envelope.SessionKey{})
-				w.Logf("a healthy event waited for up to %s", longest)
-				require.LessOrEqual(w, longest, time.Second)
-				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
-				_, err := p.End()
-				require.NoError(w, err)
-			})
+		subtest(t, receiver, func(w *world.World) {
+			s := undecided(shapes()[0])
+			s.adjust = func(c *projector.Config) { c.SessionReceiver = receiver }
+			failing, large := 1000, 40
+			if receiver == "sdk" { // an accept is fifteen requests
+				failing, large = 40, 10
+			}
+			var bad []envelope.Change
+			for n := range failing {
+				bad = append(bad, event(fmt.Sprintf("bad-%d", n), 1, "Unlisted"))
+			}
+			for n := range large {
+				bad = append(bad, unfetchable(fmt.Sprintf("large-%d", n), 1))
+			}
+			publish(w, bad...)
+			p := w.StartProjector(s.settings)
+			w.Pass(2 * time.Minute)
+			longest := healthyWaits(w, s, 10, 5*time.Second, envelope.SessionKey{})
+			w.Logf("a healthy event waited for up to %s", longest)
+			require.LessOrEqual(w, longest, time.Second)
+			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
+			endCleanly(w, p)
 		})
 	}
 }
@@ -88,20 +73,13 @@ func TestG5WhatOnlyWaitsOccupiesNoWorker(t *testing.T) {
 // versions arrive.
 func TestG5AVersionGapHoldsUpNoNeighbour(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		key := envelope.Buckets(1)
-		in := func(changes ...envelope.Change) {
-			for i := range changes {
-				changes[i].Session = key.Session(changes[i].Aggregate)
-			}
-			publishInBatches(w, changes)
-		}
 		names := []string{"x", "y", "z"}
 		// If an accept took no time, a session that is released at once, repeatedly, would stop
 		// virtual time.
 		defer w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Delay: 50 * time.Millisecond}})()
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		for _, name := range names {
-			in(event(name, 1, "T"))
+			publishTogether(w, event(name, 1, "T"))
 		}
 		w.Completed(3)
 		for _, name := range names {
@@ -109,18 +87,17 @@ func TestG5AVersionGapHoldsUpNoNeighbour(t *testing.T) {
 			for n := 3; n <= 122; n++ {
 				behind = append(behind, event(name, n, "T"))
 			}
-			in(behind...)
+			publishTogether(w, behind...)
 		}
-		require.LessOrEqual(w, healthyWaits(w, s, 3, time.Second, key), time.Second)
+		require.LessOrEqual(w, healthyWaits(w, s, 3, time.Second, envelope.Buckets(1)), time.Second)
 		for _, name := range names {
-			in(event(name, 2, "T"))
+			publishTogether(w, event(name, 2, "T"))
 		}
 		w.Completed(3 + 3*121 + 3)
 		for _, name := range names {
 			require.Equal(w, 122, s.applied(w, name))
 		}
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 	})
@@ -130,19 +107,15 @@ func TestG5AVersionGapHoldsUpNoNeighbour(t *testing.T) {
 // and is applied in its place once it can be fetched.
 func TestG5ABodyThatIsAwayHoldsUpNoNeighbour(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		key := envelope.Buckets(1)
 		for n := 1; n <= 150; n++ {
-			c := unfetchable("large", n)
-			c.Session = key.Session("large")
-			publish(w, c)
+			publishTogether(w, unfetchable("large", n))
 		}
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		w.Pass(time.Minute)
-		require.LessOrEqual(w, healthyWaits(w, s, 5, time.Second, key), time.Second)
+		require.LessOrEqual(w, healthyWaits(w, s, 5, time.Second, envelope.Buckets(1)), time.Second)
 		w.Pass(20 * time.Minute)
 		require.Zero(w, s.applied(w, "large"))
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered+w.Bus.Stats(world.SubscriptionPath).Redelivered)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }

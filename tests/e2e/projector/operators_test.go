@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -44,9 +43,7 @@ func (basket) Project(e projection.Event) ([]projection.Write, error) {
 // batch.
 func TestOperatorsHappenOnceAndInOrder(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		registry, err := projection.NewRegistry(basket{})
-		require.NoError(t, err)
-		p := w.StartProjector(func(c *projector.Config, o *projector.Options) { c.Projection, o.Projections = "", registry })
+		p := w.StartProjector(runs(basket{}))
 		baskets := w.Client.Database(world.ReadModel).Collection("baskets")
 		w.DelayMongo(1, time.Second, "update") // the rest comes as one batch
 		publish(w, event("full", 1, "Put"))
@@ -57,8 +54,7 @@ func TestOperatorsHappenOnceAndInOrder(t *testing.T) {
 		publish(w, event("wrong", 1, "Put"), event("wrong", 2, "Wrong"), event("wrong", 3, "Put"))
 		w.Completed(13)
 		deadLettered(w, 2)
-		_, err = p.End()
-		require.NoError(t, err)
+		endCleanly(w, p)
 
 		read := func(id string) (d bson.D) {
 			_ = baskets.FindOne(w.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&d)

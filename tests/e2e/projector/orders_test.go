@@ -85,8 +85,7 @@ func TestG3TransactionsThatMeetInOneDocumentAddUp(t *testing.T) {
 		require.EqualValues(w, count, applied)
 		total := 0
 		for _, p := range w.Projectors {
-			counted, err := p.End()
-			require.NoError(w, err)
+			counted := endCleanly(w, p)
 			total += counted.Applied
 			require.Zero(w, counted.DeadLettered)
 		}

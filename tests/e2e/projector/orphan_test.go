@@ -15,7 +15,7 @@ import (
 // application, which writes the document of totals and is left open.
 func holding(w *world.World, app string) *driver.Session {
 	w.Helper()
-	w.StartProjector(together().settings(nil))
+	w.StartProjector(together().settings)
 	publishTogether(w, event("a", 1, "T"))
 	w.Completed(1)
 	return openTransaction(w, app)
@@ -59,20 +59,18 @@ func TestG5ATransactionThatIsLeftOpenBehindACommandHoldsUpNoOther(t *testing.T) 
 		{{Key: "collMod", Value: "totals"}, {Key: "validator", Value: bson.D{{Key: "none", Value: nil}}}},
 		{{Key: "createIndexes", Value: "totals"}, {Key: "indexes", Value: bson.A{bson.D{{Key: "key", Value: bson.D{{Key: "a", Value: 1}}}, {Key: "name", Value: "a"}}}}},
 	} {
-		t.Run(command[0].Key, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				holding(w, "sluice-projector")
-				answered := make(chan error, 1)
-				go func() { answered <- w.Client.Database(world.ReadModel).RunCommand(w.Context(), command).Err() }()
-				w.Pass(time.Second)
-				began := time.Now()
-				publishTogether(w, event("b", 1, "T"), event("c", 1, "T"))
-				w.Completed(3)
-				require.Greater(w, time.Since(began), time.Second, "the transaction blocked no write")
-				require.Less(w, time.Since(began), 6*time.Second)
-				require.NoError(w, <-answered)
-				require.Equal(w, 3, total(w))
-			})
+		subtest(t, command[0].Key, func(w *world.World) {
+			holding(w, "sluice-projector")
+			answered := make(chan error, 1)
+			go func() { answered <- w.Client.Database(world.ReadModel).RunCommand(w.Context(), command).Err() }()
+			w.Pass(time.Second)
+			began := time.Now()
+			publishTogether(w, event("b", 1, "T"), event("c", 1, "T"))
+			w.Completed(3)
+			require.Greater(w, time.Since(began), time.Second, "the transaction blocked no write")
+			require.Less(w, time.Since(began), 6*time.Second)
+			require.NoError(w, <-answered)
+			require.Equal(w, 3, total(w))
 		})
 	}
 }

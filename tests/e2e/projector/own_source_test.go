@@ -31,15 +31,7 @@ func TestAMirrorOfItsOwnSourceIsRefused(t *testing.T) {
 		w.Leads("a")
 		p := w.StartProjector(intoTheSource)
 		w.Insert("a0")
-		var err error
-		w.Eventually("the projector ends", func() bool {
-			select {
-			case err = <-p.Done:
-				return true
-			default:
-				return false
-			}
-		})
+		err := refusal(w, p)
 		require.ErrorContains(t, err, "1 setting must be fixed")
 		require.ErrorContains(t, err, "shop.events is the watched collection itself")
 		raw, err := w.Events.FindOne(w.Context(), bson.D{}).Raw()
@@ -74,15 +66,7 @@ func TestG6ADeploymentThatRefusesToTellIsAskedAgain(t *testing.T) {
 				w.Insert("a0")
 				w.Pass(10 * time.Second)
 				w.Insert("a1")
-				var err error
-				w.Eventually("the projector ends", func() bool {
-					select {
-					case err = <-p.Done:
-						return true
-					default:
-						return false
-					}
-				})
+				err := refusal(w, p)
 				require.ErrorContains(w, err, "shop.events is the watched collection itself")
 				raw, err := w.Events.FindOne(w.Context(), bson.D{{Key: "aggregateId", Value: "a1"}}).Raw()
 				require.NoError(w, err)
@@ -117,8 +101,7 @@ func TestAMirrorOfTheSameNameElsewhereIsRight(t *testing.T) {
 		n, err := other.Database("shop").Collection("events").CountDocuments(w.Context(), bson.D{})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
-		_, err = p.End()
-		require.NoError(t, err)
+		endCleanly(w, p)
 		a.End()
 	})
 }

@@ -31,10 +31,8 @@ func TestG1G2MessagesOutlastLocksThatAreLost(t *testing.T) {
 		require.Zero(w, w.Bus.Stats(world.QueueOfTenTries).Completed, "the locks are lost")
 		heal()
 		w.Eventually("everything is completed", func() bool { return w.Bus.Stats(world.QueueOfTenTries).Completed == events })
-		for _, p := range []*world.Projector{first, second} {
-			_, err := p.End()
-			require.NoError(w, err)
-		}
+		endCleanly(w, first)
+		endCleanly(w, second)
 		require.Zero(w, w.Bus.Stats(world.QueueOfTenTries).DeadLettered)
 		require.Equal(w, int64(events), w.TimelineOf("a").Events)
 		require.Len(w, positions()["a"], 1, "applied at once, and recognised ever after")

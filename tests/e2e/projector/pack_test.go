@@ -1,6 +1,7 @@
 package projector_test
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,16 +34,11 @@ func asides(w *world.World, s shape) (all []string) {
 	cursor, err := w.Client.Database(world.ReadModel).Collection(s.name+"_parked").Find(w.Context(), bson.D{})
 	require.NoError(w, err)
 	for cursor.Next(w.Context()) {
-		id, version := cursor.Current.Lookup("_id", "aggregate").StringValue(), versionOf(cursor.Current)
-		all = append(all, id+"/"+string(rune('0'+version))+" "+cursor.Current.Lookup("reason").StringValue())
+		version, _ := cursor.Current.Lookup("properties", "version").AsInt64OK()
+		all = append(all, fmt.Sprintf("%s/%d %s", cursor.Current.Lookup("_id", "aggregate").StringValue(), version, cursor.Current.Lookup("reason").StringValue()))
 	}
 	require.NoError(w, cursor.Err())
 	return all
-}
-
-func versionOf(aside bson.Raw) int64 {
-	n, _ := aside.Lookup("properties", "version").AsInt64OK()
-	return n
 }
 
 // G1, G2, G3: the events of packs are applied in order, each once, between events that come alone,
@@ -58,10 +54,9 @@ func TestG1G2G3PacksAreAppliedEventByEvent(t *testing.T) {
 		}
 		send(w, packOf(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T"), event("a", 3, "T")), encode(w, alone),
 			packOf(w, long...), packOf(w, event("b", 2, "T"), event("b", 3, "T")))
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		w.Completed(4)
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		requireRight(w, s, "a", 14)
 		requireRight(w, s, "b", 3)
 		require.Zero(w, counted.Duplicates)
@@ -73,7 +68,7 @@ func TestG1G2G3PacksAreAppliedEventByEvent(t *testing.T) {
 // have no second effect.
 func TestG3PartialRepeatsOfPacksHaveNoEffect(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		one := func(n int) envelope.Change { return event("a", n, "T") }
 		alone := one(2)
 		alone.Session = "bucket-3"
@@ -83,8 +78,7 @@ func TestG3PartialRepeatsOfPacksHaveNoEffect(t *testing.T) {
 			send(w, m)
 			w.Completed(i + 1)
 		}
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		requireRight(w, s, "a", 5)
 		require.Equal(w, 7, counted.Duplicates)
 	})
@@ -94,7 +88,7 @@ func TestG3PartialRepeatsOfPacksHaveNoEffect(t *testing.T) {
 // other half.
 func TestG1G3AHalfAppliedPackIsFinished(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		first := w.StartProjector(s.settings(nil))
+		first := w.StartProjector(s.settings)
 		// b's second version is missing, so the pack is not decided.
 		send(w, packOf(w, event("b", 1, "T"), event("a", 1, "T"), event("b", 3, "T"), event("a", 2, "T")))
 		w.Eventually("what does not wait is applied", func() bool { return s.applied(w, "a") == 2 && s.applied(w, "b") == 1 })
@@ -102,13 +96,12 @@ func TestG1G3AHalfAppliedPackIsFinished(t *testing.T) {
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Completed, "the pack has an event that is not decided")
 		first.Kill()
 		w.Pass(world.LockDuration + time.Second)
-		second := w.StartProjector(s.settings(nil))
+		second := w.StartProjector(s.settings)
 		late := event("b", 2, "T")
 		late.Session = "bucket-3"
 		send(w, encode(w, late))
 		w.Completed(2)
-		_, err := second.End()
-		require.NoError(w, err)
+		endCleanly(w, second)
 		requireRight(w, s, "a", 2)
 		requireRight(w, s, "b", 3)
 	})
@@ -118,7 +111,7 @@ func TestG1G3AHalfAppliedPackIsFinished(t *testing.T) {
 // of the aggregate are set aside, and a replay applies them in order with those that came alone.
 func TestG5PoisonInAPackParksItsAggregate(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		alone := event("a", 4, "T")
 		alone.Session = "bucket-3"
 		send(w, packOf(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "Poison"), event("b", 2, "T"), event("a", 3, "T")),
@@ -141,15 +134,14 @@ func TestG5PoisonInAPackParksItsAggregate(t *testing.T) {
 		requireRight(w, s, "b", 3)
 		require.Empty(w, asides(w, s))
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
 // G5: the event that is dropped has no effect; the others of its pack have theirs.
 func TestG5ADropOfAPackedEvent(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		send(w, packOf(w, event("a", 1, "T"), event("a", 2, "Poison"), event("b", 1, "Poison"), event("a", 3, "T"), event("b", 2, "T")))
 		w.Completed(1)
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
@@ -159,8 +151,7 @@ func TestG5ADropOfAPackedEvent(t *testing.T) {
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "--all").Code)
 		requireRight(w, s, "b", 2)
 		require.Empty(w, asides(w, s))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -169,21 +160,14 @@ func TestG5ADropOfAPackedEvent(t *testing.T) {
 // the projector's proves of none that it was applied.
 func TestG1G5ADeadLetteredPackIsReplayedEventByEvent(t *testing.T) {
 	for _, reason := range []string{"MaxDeliveryCountExceeded", "MissingProperty"} {
-		t.Run(reason, func(t *testing.T) {
-			eachShape(t, func(w *world.World, s shape) {
-				send(w, packOf(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T")))
-				session, err := w.BusClient.AcceptSessionForSubscription(w.Context(), world.Topic, world.Subscription, "bucket-3", nil)
-				require.NoError(w, err)
-				messages, err := session.ReceiveMessages(w.Context(), 1, nil)
-				require.NoError(w, err)
-				require.NoError(w, session.DeadLetterMessage(w.Context(), messages[0], &azservicebus.DeadLetterOptions{Reason: &reason}))
-				require.NoError(w, session.Close(w.Context()))
-				require.Equal(w, 0, operate(w, s, "parked", "replay", "--all").Code)
-				requireRight(w, s, "a", 2)
-				requireRight(w, s, "b", 1)
-				require.Empty(w, asides(w, s))
-				require.Empty(w, deadLetters(w))
-			})
+		eachShapeOf(t, reason, func(w *world.World, s shape) {
+			send(w, packOf(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T")))
+			deadLetterFirst(w, "bucket-3", reason)
+			require.Equal(w, 0, operate(w, s, "parked", "replay", "--all").Code)
+			requireRight(w, s, "a", 2)
+			requireRight(w, s, "b", 1)
+			require.Empty(w, asides(w, s))
+			require.Empty(w, deadLetters(w))
 		})
 	}
 }
@@ -191,7 +175,7 @@ func TestG1G5ADeadLetteredPackIsReplayedEventByEvent(t *testing.T) {
 // G1, G5: a pack that cannot be read parks each aggregate that it lists, and no event overtakes it.
 func TestG1G5AnUnreadablePackParksWhatItLists(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		damaged := packOf(w, event("a", 1, "T"), event("b", 1, "T"))
 		damaged.Body = damaged.Body[:len(damaged.Body)-1]
 		send(w, damaged, packOf(w, event("a", 2, "T"), event("c", 1, "T"), event("b", 2, "T")))
@@ -204,8 +188,7 @@ func TestG1G5AnUnreadablePackParksWhatItLists(t *testing.T) {
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
 		require.Equal(w, 1, s.applied(w, "a"), "what follows the event is applied")
 		require.Equal(w, []string{"b/0 UndecodableBody", "b/2 AggregateParked"}, asides(w, s))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -213,22 +196,14 @@ func TestG1G5AnUnreadablePackParksWhatItLists(t *testing.T) {
 // parked.
 func TestG5OneEventUsesUpTheDeliveriesOfItsPack(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		var armed, dead atomic.Bool
+		var dead atomic.Bool
 		settings := func(c *projector.Config, o *projector.Options) {
-			s.settings(nil)(c, o)
+			runs(deadly(s.project, 2, &dead))(c, o)
 			c.MaxDeliveries = maxDeliveries
-			deadly{s.project, 2, &armed, &dead}.runs(w)(c, o)
 		}
-		armed.Store(true)
 		p := w.StartProjector(settings)
 		send(w, packOf(w, event("b", 1, "T"), event("c", 1, "T"), event("a", 1, "T"), event("a", 2, "T"), event("d", 1, "T")))
-		over := func() bool { return dead.Load() || w.Bus.Stats(world.SubscriptionPath).Completed > 0 }
-		for w.Eventually("it dies, or the pack is completed", over); dead.Load(); w.Eventually("it dies, or the pack is completed", over) {
-			dies(w, p)
-			dead.Store(false)
-			p = w.StartProjector(settings)
-		}
-		armed.Store(false)
+		p = replaced(w, p, settings, &dead, func() bool { return w.Bus.Stats(world.SubscriptionPath).Completed > 0 })
 		require.Equal(w, []string{"a/2 DeliveriesUsedUp"}, asides(w, s))
 		for _, name := range []string{"a", "b", "c", "d"} {
 			require.Equal(w, 1, s.applied(w, name), name)
@@ -236,8 +211,7 @@ func TestG5OneEventUsesUpTheDeliveriesOfItsPack(t *testing.T) {
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		requireRight(w, s, "a", 2)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -248,15 +222,14 @@ func TestG5TheLastDeliveryOfAPackParksOneAggregate(t *testing.T) {
 		send(w, packOf(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T"), event("c", 1, "T")))
 		loseDeliveries(w, "bucket-3", maxDeliveries-2)
 		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-			s.settings(nil)(c, o)
+			s.settings(c, o)
 			c.MaxDeliveries = maxDeliveries
 		})
 		w.Completed(1)
 		require.Equal(w, []string{"a/1 DeliveriesUsedUp", "a/2 AggregateParked"}, asides(w, s))
 		require.Equal(w, 1, s.applied(w, "b"))
 		require.Equal(w, 1, s.applied(w, "c"))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -264,7 +237,7 @@ func TestG5TheLastDeliveryOfAPackParksOneAggregate(t *testing.T) {
 // in which they arrived.
 func TestG2G5EventsOfTwoStreamsInAndOutOfPacksAreReplayedAsTheyArrived(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		first, third := paid("a", 11, "Poison"), paid("a", 12, "Paid")
 		first.Session, third.Session = "bucket-3", "bucket-3"
 		send(w, encode(w, first), packOf(w, event("a", 1, "T"), event("b", 1, "T")), encode(w, third), packOf(w, event("b", 2, "T"), event("a", 2, "Shipped")))
@@ -274,8 +247,7 @@ func TestG2G5EventsOfTwoStreamsInAndOutOfPacksAreReplayedAsTheyArrived(t *testin
 		s.fixed.Store(true)
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		require.Empty(w, asides(w, s))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		requireOrderOfStreams(w, s)
 	})
 }
@@ -288,14 +260,13 @@ func TestG6AnOvertakenEventOfADeadLetteredPackIsShownFirst(t *testing.T) {
 			c.Session = "bucket-3"
 			return encode(w, c)
 		}
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		send(w, alone(versionless("a", 1)))
 		w.Completed(1)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		send(w, packOf(w, versionless("a", 2), versionless("b", 1)))
 		loseDeliveries(w, "bucket-3", maxDeliveries)
-		p = w.StartProjector(s.settings(nil))
+		p = w.StartProjector(s.settings)
 		send(w, alone(versionless("a", 3)), alone(event("a", 4, "Poison")))
 		w.Completed(2)
 		deadLettered(w, 2)
@@ -309,8 +280,7 @@ func TestG6AnOvertakenEventOfADeadLetteredPackIsShownFirst(t *testing.T) {
 		require.Equal(w, 1, s.applied(w, "b"))
 		require.Empty(w, asides(w, s))
 		require.Empty(w, deadLetters(w))
-		_, err = p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -319,10 +289,9 @@ func TestG6AnOvertakenEventOfADeadLetteredPackIsShownFirst(t *testing.T) {
 func TestG5G6ARepeatOfAPackedEventReplacesNoCopy(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		send(w, packOf(w, event("a", 1, "Poison"), event("a", 2, "T")), packOf(w, event("b", 1, "T"), event("a", 1, "Poison"), event("a", 2, "T")))
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		w.Completed(2)
 		require.Equal(w, []string{"a/1 ProjectionFailed", "a/2 AggregateParked"}, asides(w, s))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }

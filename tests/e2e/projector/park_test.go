@@ -13,7 +13,7 @@ import (
 // is applied then, and a replay applies all of it, in order.
 func TestG5AnOperatorParksAnAggregate(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("b", 1, "T"))
 		w.Completed(2)
 		require.Equal(w, 0, operate(w, s, "parked", "park", "a", "--reason", "it stops the projector").Code)
@@ -42,15 +42,14 @@ func TestG5AnOperatorParksAnAggregate(t *testing.T) {
 		publish(w, event("a", 6, "T"))
 		w.Completed(7)
 		requireRight(w, s, "a", 6)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
 // G6: a drop removes the first waiting event of an aggregate that an operator parked, and no other.
 func TestG6ADropOfWhatAnOperatorParked(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		require.Equal(w, 0, operate(w, s, "parked", "park", "a", "--reason", "it is wrong").Code)
@@ -62,7 +61,6 @@ func TestG6ADropOfWhatAnOperatorParked(t *testing.T) {
 		require.Equal(w, 0, dropped.Code)
 		require.Equal(w, 2, s.applied(w, "a"))
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }

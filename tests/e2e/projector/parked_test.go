@@ -1,7 +1,6 @@
 package projector_test
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,8 +16,14 @@ import (
 func eachShape(t *testing.T, f func(w *world.World, s shape)) {
 	t.Helper()
 	for _, s := range shapes() {
-		t.Run(s.name, func(t *testing.T) { inVirtualTime(t, func(w *world.World) { f(w, s) }) })
+		subtest(t, s.name, func(w *world.World) { f(w, s) })
 	}
+}
+
+// eachShapeOf is eachShape below the subtest of that name.
+func eachShapeOf(t *testing.T, name string, f func(w *world.World, s shape)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { eachShape(t, f) })
 }
 
 // G5: a poison in the middle parks its aggregate. The events behind it are in the dead-letter queue
@@ -26,7 +31,7 @@ func eachShape(t *testing.T, f func(w *world.World, s shape)) {
 func TestG5PoisonParksItsAggregateAndNothingElse(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-			s.settings(nil)(c, o)
+			s.settings(c, o)
 			c.StatusInterval = 15 * time.Second
 		})
 		publish(w, event("a", 1, "T"), event("a", 2, "T"), event("a", 3, "Poison"), event("a", 4, "T"), event("a", 5, "Poison"))
@@ -53,8 +58,7 @@ func TestG5PoisonParksItsAggregateAndNothingElse(t *testing.T) {
 		}, record)
 		require.Empty(w, parked(w, s.guards, "b"))
 		require.Contains(w, p.Log.Text(), `"parked":1}`)
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Equal(w, 11, counted.Applied)
 		require.Equal(w, 5, counted.DeadLettered)
 		require.Contains(w, p.Log.Text(), `"to_do":"projector parked show -- a"`)
@@ -65,7 +69,7 @@ func TestG5PoisonParksItsAggregateAndNothingElse(t *testing.T) {
 // G5: of several aggregates in one session, only the one with the poison is parked.
 func TestG5PoisonParksItsAggregateInASharedSession(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		for _, c := range []struct {
 			aggregate string
 			n         int
@@ -77,8 +81,7 @@ func TestG5PoisonParksItsAggregateInASharedSession(t *testing.T) {
 		}
 		w.Completed(5)
 		deadLettered(w, 2)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Equal(w, []int{1, 3, 1}, []int{s.applied(w, "a"), s.applied(w, "b"), s.applied(w, "c")})
 		require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked"}, deadLetters(w))
 		require.Equal(w, "bucket-3", parked(w, s.guards, "a").Session)
@@ -89,13 +92,12 @@ func TestG5PoisonParksItsAggregateInASharedSession(t *testing.T) {
 // created that contains nothing else.
 func TestG5PoisonComesFirst(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "Poison"), event("a", 2, "T"))
 		deadLettered(w, 2)
 		publish(w, event("a", 3, "T"))
 		deadLettered(w, 3)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Zero(w, s.applied(w, "a"))
 		require.Equal(w, []string{"a/1 ProjectionFailed", "a/2 AggregateParked", "a/3 AggregateParked"}, deadLetters(w))
 		require.Equal(w, event("a", 1, "T").Position, parked(w, s.guards, "a").Position)
@@ -114,7 +116,7 @@ func TestG5PoisonComesFirst(t *testing.T) {
 // next one completes it: the poison keeps its reason, although the new code could apply it.
 func TestG5CrashBetweenParkAndDeadLetter(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		first := w.StartProjector(s.settings(nil))
+		first := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		w.DelayMongo(1, time.Second, "update")
@@ -126,10 +128,9 @@ func TestG5CrashBetweenParkAndDeadLetter(t *testing.T) {
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 
 		s.fixed.Store(true)
-		second := w.StartProjector(s.settings(nil))
+		second := w.StartProjector(s.settings)
 		deadLettered(w, 2)
-		_, err := second.End()
-		require.NoError(w, err)
+		endCleanly(w, second)
 		require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked"}, deadLetters(w))
 		require.Equal(w, 1, s.applied(w, "a"))
 		// The first projector may have counted the later event as well before it died: the count
@@ -141,32 +142,28 @@ func TestG5CrashBetweenParkAndDeadLetter(t *testing.T) {
 // G5: if a projector is killed at any point of a parking, the next one completes it: the dead
 // letters are complete and in order, and the other aggregate is right.
 func TestG5ProjectorKilledAnywhereWhileItParks(t *testing.T) {
-	step := 3 // with 1 it passes as well, and takes half a minute
-	if testing.Short() {
-		step = 11
-	}
 	for _, s := range shapes() {
 		t.Run(s.name, func(t *testing.T) {
-			for n, finished := 1, false; !finished && !t.Failed(); n += step {
-				inVirtualTime(t, func(w *world.World) {
-					publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "T"), event("a", 4, "T"))
-					publish(w, event("b", 1, "T"), event("b", 2, "T"))
-					first := w.StartProjector(s.settings(nil))
-					kill := world.LayFuse(n, first.BusPlug, first.MongoPlug)
-					done := func() bool {
-						stats := w.Bus.Stats(world.SubscriptionPath)
-						return stats.Completed == 3 && stats.DeadLettered == 3
-					}
-					w.Eventually("it is killed, or has finished", func() bool { return kill.HasBlown() || done() })
-					finished = !kill.HasBlown()
-					first.Kill()
-					w.StartProjector(s.settings(nil))
-					w.Eventually("everything is settled", done)
-					require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked", "a/4 AggregateParked"}, deadLetters(w), "after %d writes", n)
-					require.Equal(w, []int{1, 2}, []int{s.applied(w, "a"), s.applied(w, "b")}, "after %d writes", n)
-					require.Equal(w, messageID(event("a", 2, "")), parked(w, s.guards, "a").MessageID)
-				})
-			}
+			// With 1 it passes as well, and takes half a minute.
+			killedAnywhere(t, 3, 11, func(w *world.World, n int) (finished bool) {
+				publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "T"), event("a", 4, "T"))
+				publish(w, event("b", 1, "T"), event("b", 2, "T"))
+				first := w.StartProjector(s.settings)
+				kill := world.LayFuse(n, first.BusPlug, first.MongoPlug)
+				done := func() bool {
+					stats := w.Bus.Stats(world.SubscriptionPath)
+					return stats.Completed == 3 && stats.DeadLettered == 3
+				}
+				w.Eventually("it is killed, or has finished", func() bool { return kill.HasBlown() || done() })
+				finished = !kill.HasBlown()
+				first.Kill()
+				w.StartProjector(s.settings)
+				w.Eventually("everything is settled", done)
+				require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked", "a/4 AggregateParked"}, deadLetters(w), "after %d writes", n)
+				require.Equal(w, []int{1, 2}, []int{s.applied(w, "a"), s.applied(w, "b")}, "after %d writes", n)
+				require.Equal(w, messageID(event("a", 2, "")), parked(w, s.guards, "a").MessageID)
+				return finished
+			})
 		})
 	}
 }
@@ -174,7 +171,7 @@ func TestG5ProjectorKilledAnywhereWhileItParks(t *testing.T) {
 // G5: a message that cannot be read parks the aggregate that it names, and none if it names none.
 func TestG5UndecodableParksWhatItNames(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		nameless := encode(w, event("a", 2, "T"))
@@ -197,8 +194,7 @@ func TestG5UndecodableParksWhatItNames(t *testing.T) {
 		send(w, lost, encode(w, known))
 		w.Completed(2)
 		deadLettered(w, 3)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Equal(w, 1, s.applied(w, "b"), "it is unknown whose event it was")
 		require.Equal(w, 1, s.applied(w, "a"))
 		require.Contains(w, p.Log.Text(), "its message names no aggregate")
@@ -209,17 +205,11 @@ func TestG5UndecodableParksWhatItNames(t *testing.T) {
 // decides, and the other one follows: no event is ever applied behind one that was set aside.
 func TestG5ProjectorsOfTwoOpinions(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		strict, lenient := &atomic.Bool{}, &atomic.Bool{}
-		lenient.Store(true)
-		slow := func(fixed *atomic.Bool) *world.Projector {
-			return w.StartProjector(func(c *projector.Config, o *projector.Options) {
-				s.settings(fixed)(c, o)
-				c.ApplyTimeout = 5 * time.Minute
-			})
-		}
+		s.adjust = func(c *projector.Config) { c.ApplyTimeout = 5 * time.Minute }
+		strict, lenient := s.settings, s.correct().settings
 		// The lenient one is delayed in its write beyond its lock; the strict one parks in the
 		// meantime.
-		first := slow(lenient)
+		first := w.StartProjector(lenient)
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		w.DelayMongo(1, 2*time.Minute, "update")
@@ -227,7 +217,7 @@ func TestG5ProjectorsOfTwoOpinions(t *testing.T) {
 		w.Eventually("the poison is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
 		w.Pass(time.Second)
 		first.BusPlug.Pull()
-		second := slow(strict)
+		second := w.StartProjector(strict)
 		deadLettered(w, 2)
 		w.Pass(3 * time.Minute)
 		require.Equal(w, 1, s.applied(w, "a"), "an event was applied behind one that was set aside")
@@ -241,14 +231,13 @@ func TestG5ProjectorsOfTwoOpinions(t *testing.T) {
 		w.Eventually("the poison is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
 		w.Pass(time.Second)
 		second.BusPlug.Pull()
-		third := slow(lenient)
+		third := w.StartProjector(lenient)
 		w.Completed(4)
 		w.Pass(3 * time.Minute)
 		require.Equal(w, 3, s.applied(w, "b"))
 		require.Empty(w, parked(w, s.guards, "b"), "an event that was applied parked its aggregate")
 		second.Kill()
-		_, err := third.End()
-		require.NoError(w, err)
+		endCleanly(w, third)
 		require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked"}, deadLetters(w))
 	})
 }

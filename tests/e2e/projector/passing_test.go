@@ -17,7 +17,7 @@ import (
 // keep the others of its batch from being written.
 func TestG5AnErrorThatPassesOfOneAggregateHoldsUpNoNeighbour(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		w.DelayMongo(1, time.Second, "update") // the rest comes as one batch
 		publishTogether(w, event("first", 1, "T"))
 		w.Eventually("the first is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
@@ -36,8 +36,7 @@ func TestG5AnErrorThatPassesOfOneAggregateHoldsUpNoNeighbour(t *testing.T) {
 		w.Completed(5)
 		require.Equal(w, 1, s.applied(w, "bad"))
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -46,7 +45,7 @@ func TestG5AnErrorThatPassesOfOneAggregateHoldsUpNoNeighbour(t *testing.T) {
 func TestG6TransactionsThatLoseToOthersParkNothing(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		s := shapes()[1] // whose effects are written in transactions
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		end := w.Mongo.RefuseWrites(func(x mongo.Writing) (code int32) {
 			if x.Before >= 0 && strings.HasPrefix(fmt.Sprint(x.ID), "loses") {
 				return mongodb.WriteConflict
@@ -63,7 +62,6 @@ func TestG6TransactionsThatLoseToOthersParkNothing(t *testing.T) {
 		end()
 		w.Completed(17)
 		require.Equal(w, 1, s.applied(w, "loses"))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }

@@ -29,7 +29,7 @@ func TestPrintedCommandsCanBePasted(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
 		names := []string{"--all", "-h", "it's", "$(touch was-here)", "a b", "red\x1b[31m\x07", "two\nlines", "\u202emoc.elpmaxe", "order-17"}
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		for i, name := range names {
 			publish(w, event(name, 1, "Poison"))
 			deadLettered(w, i+1)
@@ -59,7 +59,6 @@ func TestPrintedCommandsCanBePasted(t *testing.T) {
 			require.Len(w, deadLetters(w), len(names)-i-1, "only %q is replayed", name)
 			require.Equal(w, 0, operate(w, s, words(w, replay)...).Code, "given again, it does no harm")
 		}
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }

@@ -29,8 +29,7 @@ func TestProjectorGivesIdleSessionsBack(t *testing.T) {
 			w.Pass(3 * time.Second)
 			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).HeldSessions)
 		}
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Zero(w, counted.Redelivered)
 		require.Equal(w, 10, counted.Applied)
 	})
@@ -55,8 +54,7 @@ func TestProjectorLetsNoHotSessionStarveOthers(t *testing.T) {
 			require.Less(w, w.TimelineOf("hot").Events, int64(hot))
 		}
 		w.Completed(hot + 3)
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Equal(w, hot+3, counted.Applied, "nothing of it out of order")
 		require.Zero(w, counted.Redelivered)
 	})
@@ -83,8 +81,7 @@ func stopAgainAndAgain(w *world.World, receiver string) {
 		w.Eventually("something is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
 		w.Pass(45 * time.Millisecond)
 		start := time.Now()
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Less(w, time.Since(start), 20*time.Second)
 		require.Zero(w, counted.Redelivered)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).HeldSessions)
@@ -93,8 +90,7 @@ func stopAgainAndAgain(w *world.World, receiver string) {
 	require.Less(w, w.Bus.Stats(world.SubscriptionPath).Completed, aggregates*events, "the stops came too late to tell anything")
 	p := w.StartProjector(nil)
 	w.Completed(aggregates * events)
-	counted, err := p.End()
-	require.NoError(w, err)
+	counted := endCleanly(w, p)
 	require.Zero(w, counted.Redelivered)
 	require.Equal(w, aggregates*events, applied+counted.Applied)
 	require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
@@ -113,8 +109,7 @@ func TestProjectorCompletesBeforeItGivesBack(t *testing.T) {
 		}
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.MaxSessions, c.ReceiveBatch = 2, events })
 		w.Completed(aggregates * events)
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Equal(w, aggregates*events, counted.Applied)
 		require.Zero(w, counted.Duplicates)
 	})
@@ -136,8 +131,7 @@ func TestProjectorRenewsBesideSettlementsThatOpenTheLinkAgain(t *testing.T) {
 			w.Completed((round + 1) * events)
 			end()
 		}
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Equal(w, int64(rounds*events), w.TimelineOf("a").Events)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 	})
@@ -163,18 +157,10 @@ func TestProjectorReceivesFromAQueue(t *testing.T) {
 			s := w.Bus.Stats(world.Queue)
 			return s.Completed == 3 && s.DeadLettered == 1
 		})
-		_, err = p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Equal(w, int64(2), w.TimelineOf("a").Events)
 		require.Equal(w, int64(1), w.TimelineOf("c").Events)
 	})
-}
-
-// bucketed returns an event in a session that its aggregate shares with others.
-func bucketed(key envelope.SessionKey, aggregate string, n int) envelope.Change {
-	c := event(aggregate, n, "T")
-	c.Session = key.Session(aggregate)
-	return c
 }
 
 // G1, G2, G3: aggregates that share sessions keep their order and lose nothing, whatever happens to
@@ -183,26 +169,23 @@ func TestG1G2G3ProjectorsOfSharedSessions(t *testing.T) {
 	const events, aggregates = 60, 12
 	key := envelope.Buckets(3)
 	for seed := range uint64(3) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				random := rand.New(rand.NewPCG(seed, 2))
-				positions := watch(w, "timeline")
-				running := []*world.Projector{w.StartProjector(nil), w.StartProjector(nil)}
-				for n := 1; n <= events; n++ {
-					for a := range aggregates {
-						publish(w, bucketed(key, fmt.Sprint("a", a), n))
-					}
-					w.Pass(time.Duration(random.IntN(6)) * time.Millisecond)
-					interrupt(w, random, 20, running)
+		subtest(t, fmt.Sprint("seed ", seed), func(w *world.World) {
+			random := rand.New(rand.NewPCG(seed, 2))
+			positions := watch(w, "timeline")
+			running := []*world.Projector{w.StartProjector(nil), w.StartProjector(nil)}
+			for n := 1; n <= events; n++ {
+				for a := range aggregates {
+					publish(w, inSessions(key, event(fmt.Sprint("a", a), n, "T"))...)
 				}
-				w.Completed(events * aggregates)
-				for _, p := range running {
-					_, err := p.End()
-					require.NoError(w, err)
-				}
-				require.LessOrEqual(w, w.Bus.Stats(world.SubscriptionPath).Sessions, 3)
-				appliedInOrder(w, positions(), aggregates, events)
-			})
+				w.Pass(time.Duration(random.IntN(6)) * time.Millisecond)
+				interrupt(w, random, 20, running)
+			}
+			w.Completed(events * aggregates)
+			for _, p := range running {
+				endCleanly(w, p)
+			}
+			require.LessOrEqual(w, w.Bus.Stats(world.SubscriptionPath).Sessions, 3)
+			appliedInOrder(w, positions(), aggregates, events)
 		})
 	}
 }
@@ -229,8 +212,7 @@ func TestG1ProjectorAcceptsTheNextSessionWhileItReleasesOne(t *testing.T) {
 		require.Less(w, time.Since(began), slow, "the second session waited for the first one's settlement")
 		w.Eventually("three are applied", applied(3))
 		require.GreaterOrEqual(w, time.Since(began), slow, "there are more sessions than twice the workers")
-		counted, err := p.End() // waits for what is released as well
-		require.NoError(w, err)
+		counted := endCleanly(w, p) // waits for what is released as well
 		end()
 		require.Equal(w, 3, counted.Applied)
 		require.Zero(w, counted.Duplicates)
@@ -254,23 +236,20 @@ func TestProjectorPeeksOnlyWhereItSaves(t *testing.T) {
 		{"sdk", each, 1, each / 4},
 		{"sdk", 1, each, 8},
 	} {
-		t.Run(fmt.Sprint(test.receiver, " ", test.sessions, " sessions"), func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				for a := range test.sessions {
-					for n := 1; n <= test.messages; n++ {
-						publish(w, event(fmt.Sprint("a", a), n, "T"))
-					}
+		subtest(t, fmt.Sprint(test.receiver, " ", test.sessions, " sessions"), func(w *world.World) {
+			for a := range test.sessions {
+				for n := 1; n <= test.messages; n++ {
+					publish(w, event(fmt.Sprint("a", a), n, "T"))
 				}
-				p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver = test.receiver })
-				w.Completed(each)
-				_, err := p.End()
-				require.NoError(w, err)
-				asked := w.Bus.Operations()
-				require.LessOrEqual(w, asked["peek-message"], test.most)
-				require.GreaterOrEqual(w, asked[servicebus.OperationAccept], test.sessions)
-				require.Equal(w, each, asked[servicebus.OperationSettle])
-				require.Zero(w, asked["renew-session-lock"])
-			})
+			}
+			p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver = test.receiver })
+			w.Completed(each)
+			endCleanly(w, p)
+			asked := w.Bus.Operations()
+			require.LessOrEqual(w, asked["peek-message"], test.most)
+			require.GreaterOrEqual(w, asked[servicebus.OperationAccept], test.sessions)
+			require.Equal(w, each, asked[servicebus.OperationSettle])
+			require.Zero(w, asked["renew-session-lock"])
 		})
 	}
 }

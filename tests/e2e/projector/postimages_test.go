@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
@@ -32,11 +31,6 @@ func (balance) Project(e projection.Event) ([]projection.Write, error) {
 // post-images the result is right.
 func TestG3G6AProjectionThatNeedsPostImagesRefusesLookedUpDocuments(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		settings := func(c *projector.Config, o *projector.Options) {
-			registry, err := projection.NewRegistry(balance{})
-			require.NoError(w, err)
-			c.Projection, o.Projections = "balance", registry
-		}
 		amount := func(n int) bson.E { return bson.E{Key: "amount", Value: n} }
 		update := func(n, before, after int) envelope.Change {
 			return documentChange("a", n, envelope.Update, bson.E{Key: "ns", Value: bson.D{{Key: "db", Value: "shop"}, {Key: "coll", Value: "orders"}}},
@@ -44,19 +38,11 @@ func TestG3G6AProjectionThatNeedsPostImagesRefusesLookedUpDocuments(t *testing.T
 		}
 		image := update(2, 10, 30)
 		image.PostImage = true
-		p := w.StartProjector(settings)
+		p := w.StartProjector(runs(balance{}))
 		publish(w, documentChange("a", 1, envelope.Insert, full("a", amount(10))), image)
 		w.Completed(2)
 		publish(w, update(3, 30, 50)) // 50 is the later value, after an update from 40
-		var err error
-		w.Eventually("the projector ends", func() bool {
-			select {
-			case err = <-p.Done:
-				return true
-			default:
-				return false
-			}
-		})
+		err := refusal(w, p)
 		require.ErrorContains(w, err, `db.getSiblingDB("shop").runCommand({collMod: "orders", changeStreamPreAndPostImages: {enabled: true}})`)
 		require.ErrorContains(w, err, "FULL_DOCUMENT=required")
 		raw, err := w.Client.Database(world.ReadModel).Collection("balance").FindOne(w.Context(), bson.D{{Key: "_id", Value: "a"}}).Raw()

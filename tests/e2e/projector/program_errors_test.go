@@ -30,12 +30,7 @@ type wrong struct {
 }
 
 func (h wrong) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	var events []struct{ Type string }
-	if r.Method == http.MethodPost && json.Unmarshal(body, &events) != nil {
-		panic("no events")
-	}
+	events, _ := asked(r)
 	for _, e := range events {
 		switch e.Type {
 		case "Throws":
@@ -67,6 +62,16 @@ func (h wrong) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(w, r)
 }
 
+// asked returns the events of a call, of which a GET has none, and the call's size.
+func asked(r *http.Request) (events []struct{ Type, Subject string }, size int) {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	if r.Method == http.MethodPost && json.Unmarshal(body, &events) != nil {
+		panic("no events")
+	}
+	return events, len(body)
+}
+
 // goesWrong has a projector run a timeline in which some types of events go wrong.
 func goesWrong(w *world.World, change func(*projector.Config)) (g *program.Program, p *world.Projector, end func()) {
 	w.Helper()
@@ -85,16 +90,6 @@ func goesWrong(w *world.World, change func(*projector.Config)) (g *program.Progr
 	}
 }
 
-// inOneSession publishes events of several aggregates in one session.
-func inOneSession(w *world.World, changes ...envelope.Change) {
-	w.Helper()
-	key := envelope.Buckets(1)
-	for i := range changes {
-		changes[i].Session = key.Session(changes[i].Aggregate)
-	}
-	publish(w, changes...)
-}
-
 // G5, G6: whatever a call fails with, its events are tried in ever smaller calls, and the one that
 // fails alone while others pass is parked; the others of the call take effect.
 func TestG5AProgramsPoisonIsFoundInItsCall(t *testing.T) {
@@ -102,28 +97,25 @@ func TestG5AProgramsPoisonIsFoundInItsCall(t *testing.T) {
 		"TooLarge": "ProjectionInvalid", "Malformed": "ProjectionInvalid", "Redirects": "ProjectionInvalid",
 		"Throws": "Undecided", "Truncates": "ProcessEnded", "Kills": "ProcessEnded", "Hangs": "Undecided",
 	} {
-		t.Run(kind, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				_, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = 2 * time.Minute })
-				defer end()
-				var events []envelope.Change
-				for n := range 40 {
-					events = append(events, event(fmt.Sprint("a", n), 1, "T"))
-				}
-				events[17] = event("bad", 1, kind)
-				inOneSession(w, append(events, event("bad", 2, "T"))...)
-				w.Completed(39)
-				for n := 1; w.Bus.Stats(world.SubscriptionPath).DeadLettered < 2; n++ { // while others pass
-					require.Less(w, n, 100)
-					inOneSession(w, event("neighbour", n, "T"))
-					w.Completed(39 + n)
-					w.Pass(5 * time.Second)
-				}
-				require.Equal(w, []string{"bad/1 " + reason, "bad/2 AggregateParked"}, deadLetters(w))
-				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
-				_, err := p.End()
-				require.NoError(w, err)
-			})
+		subtest(t, kind, func(w *world.World) {
+			_, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = 2 * time.Minute })
+			defer end()
+			var events []envelope.Change
+			for n := range 40 {
+				events = append(events, event(fmt.Sprint("a", n), 1, "T"))
+			}
+			events[17] = event("bad", 1, kind)
+			publishTogether(w, append(events, event("bad", 2, "T"))...)
+			w.Completed(39)
+			for n := 1; w.Bus.Stats(world.SubscriptionPath).DeadLettered < 2; n++ { // while others pass
+				require.Less(w, n, 100)
+				publishTogether(w, event("neighbour", n, "T"))
+				w.Completed(39 + n)
+				w.Pass(5 * time.Second)
+			}
+			require.Equal(w, []string{"bad/1 " + reason, "bad/2 AggregateParked"}, deadLetters(w))
+			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
+			endCleanly(w, p)
 		})
 	}
 }
@@ -139,10 +131,7 @@ func TestG5ALateTimeoutParksNothing(t *testing.T) {
 		var mu sync.Mutex
 		works := g.Replace(nil)
 		g.Replace(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body)
-			r.Body = io.NopCloser(bytes.NewReader(body))
-			var events []struct{ Subject string }
-			_ = json.Unmarshal(body, &events) // a GET has none
+			events, _ := asked(r)
 			mu.Lock()
 			hangs := len(events) == 1 && strings.HasPrefix(events[0].Subject, "hangs") && !hung[events[0].Subject]
 			if hangs {
@@ -166,8 +155,7 @@ func TestG5ALateTimeoutParksNothing(t *testing.T) {
 		w.Completed(40 + hanging)
 		require.Len(w, hung, hanging)
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -185,26 +173,23 @@ func TestG1G5NothingIsBlamedWhileTheProgramFails(t *testing.T) {
 		}),
 		"it does not run": nil,
 	} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				g, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = time.Minute })
-				defer end()
-				publish(w, event("a", 1, "T"))
-				w.Completed(1)
-				works := g.Replace(breaks)
-				publish(w, event("a", 2, "T"), event("b", 1, "T"))
-				publish(w, event("c", 1, "T"))
-				w.Pass(time.Hour)
-				require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Completed)
-				require.Contains(w, p.Log.Text(), "projection program")
-				g.Replace(works)
-				w.Completed(4)
-				counted, err := p.End()
-				require.NoError(w, err)
-				require.Zero(w, counted.DeadLettered+w.Bus.Stats(world.SubscriptionPath).DeadLettered)
-				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
-				require.Equal(w, int64(2), w.TimelineOf("a").Events)
-			})
+		subtest(t, name, func(w *world.World) {
+			g, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = time.Minute })
+			defer end()
+			publish(w, event("a", 1, "T"))
+			w.Completed(1)
+			works := g.Replace(breaks)
+			publish(w, event("a", 2, "T"), event("b", 1, "T"))
+			publish(w, event("c", 1, "T"))
+			w.Pass(time.Hour)
+			require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Completed)
+			require.Contains(w, p.Log.Text(), "projection program")
+			g.Replace(works)
+			w.Completed(4)
+			counted := endCleanly(w, p)
+			require.Zero(w, counted.DeadLettered+w.Bus.Stats(world.SubscriptionPath).DeadLettered)
+			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
+			require.Equal(w, int64(2), w.TimelineOf("a").Events)
 		})
 	}
 }
@@ -256,9 +241,7 @@ func TestG3AnotherDeclarationIsReadBeforeAnyWrite(t *testing.T) {
 
 		g.Replace(w.Serves(grown{keyed: "other"}))
 		publish(w, event("a", 3, "T"))
-		w.Eventually("the projector ends", func() bool { return len(p.Done) > 0 })
-		_, err = p.End()
-		require.ErrorContains(w, err, "another keyedBy")
+		require.ErrorContains(w, refusal(w, p), "another keyedBy")
 		require.Equal(w, 2, w.Bus.Stats(world.SubscriptionPath).Completed)
 	})
 }
@@ -299,8 +282,7 @@ func TestAProjectorWaitsForItsProgram(t *testing.T) {
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Locked+w.Bus.Stats(world.SubscriptionPath).HeldSessions)
 		g.Start(w.Serves(projection.Timeline{}))
 		w.Completed(1)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 
 		config, o := w.ProjectorConfig(), projector.Options{}
 		g.Runs("another")(&config, &o)

@@ -92,8 +92,7 @@ func TestAProgramOfAnotherReadModelIsRefused(t *testing.T) {
 		p := w.StartProjector(g.Runs("grown"))
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		for name, other := range map[string]projection.Projection{
 			"another keyedBy":                     grown{keyed: "other"},
 			"that of the projection mirror":       named{"copies", "mirror"},
@@ -102,9 +101,7 @@ func TestAProgramOfAnotherReadModelIsRefused(t *testing.T) {
 		} {
 			g.Replace(w.Serves(other))
 			refused := w.StartProjector(g.Runs(other.Name()))
-			w.Eventually("the projector ends", func() bool { return len(refused.Done) > 0 })
-			_, err := refused.End()
-			require.ErrorContains(w, err, name)
+			require.ErrorContains(w, refusal(w, refused), name)
 		}
 		names, err := w.Client.Database(world.ReadModel).ListCollectionNames(w.Context(), bson.D{})
 		require.NoError(w, err)
@@ -130,8 +127,7 @@ func TestAProjectorStopsWhileItsProgramHangs(t *testing.T) {
 		publish(w, event("a", 1, "Hangs"), event("a", 2, "Hangs"))
 		w.Eventually("it is asked", func() bool { return g.Posted() > 0 })
 		began := time.Now()
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Less(w, time.Since(began), 20*time.Second, "SHUTDOWN_TIMEOUT")
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
 		require.Equal(w, 2, w.Bus.Stats(world.SubscriptionPath).Active)

@@ -1,10 +1,7 @@
 package projector_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -40,7 +37,6 @@ func (p tracked) Collections() []projection.Collection {
 // unreliable is a program with random faults, until they are over.
 type unreliable struct {
 	g      *program.Program
-	w      *world.World
 	mu     sync.Mutex
 	random *rand.Rand     // guarded by mu
 	over   bool           // guarded by mu
@@ -78,25 +74,10 @@ func (u *unreliable) now() http.Handler {
 }
 
 func (u *unreliable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	again := func() { r.Body = io.NopCloser(bytes.NewReader(body)) }
-	again()
-	var events []struct{ Type string }
-	_ = json.Unmarshal(body, &events) // a GET has none
-	for _, e := range events {
-		switch e.Type {
-		case "Throws":
-			http.Error(w, "it throws", http.StatusInternalServerError)
-			return
-		case "Kills":
-			go u.g.Die()
-			<-r.Context().Done()
-			panic(http.ErrAbortHandler)
-		}
-	}
+	_, size := asked(r)
 	switch u.fault() {
 	case "slow":
-		time.Sleep(time.Duration(50+len(body)%1500) * time.Millisecond)
+		time.Sleep(time.Duration(50+size%1500) * time.Millisecond)
 	case "hung":
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
@@ -113,7 +94,7 @@ func (u *unreliable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "lost":
 		panic(http.ErrAbortHandler)
 	case "truncated", "twice":
-		program.AnswerDamaged(w, r, u.now(), len(body)%2 == 0)
+		program.AnswerDamaged(w, r, u.now(), size%2 == 0)
 		return
 	case "killed":
 		go u.g.Die()
@@ -137,74 +118,65 @@ func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
 	}
 	met := map[string]int{}
 	for seed := first; seed < first+uint64(seeds); seed++ {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				const aggregates, events = 12, 8
-				random := rand.New(rand.NewPCG(seed, 36))
-				key := []envelope.SessionKey{{}, envelope.Buckets(1), envelope.Buckets(3)}[random.IntN(3)]
-				u := &unreliable{w: w, random: rand.New(rand.NewPCG(seed, 37)), met: map[string]int{}}
-				u.g = w.StartProgram(tracked{})
-				defer u.g.End()
-				u.next, u.other = w.Serves(tracked{}), w.Serves(tracked{indexed: true})
-				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-					u.g.Runs("timeline")(c, o)
-					c.UndecidedAfter = time.Minute
-				})
-				publish(w, event("first", 1, "T"))
-				w.Completed(1)
-				u.g.Replace(u)
-				positions := watch(w, "timeline")
-				for n := 1; n <= events; n++ {
-					var some []envelope.Change
-					for a := range aggregates {
-						c := event(fmt.Sprint("a", a), n, "T")
-						some = append(some, c)
-					}
-					if n == 3 {
-						some = append(some, event("thrower", 1, "Throws"), event("killer", 1, "Kills"), event("killer", 2, "T"))
-					}
-					random.Shuffle(len(some)-len(some)/4, func(i, j int) { some[i], some[j] = some[j], some[i] })
-					for i := range some {
-						some[i].Session = key.Session(some[i].Aggregate)
-					}
-					publish(w, some...)
-					w.Pass(time.Duration(random.IntN(8000)) * time.Millisecond)
-				}
-				u.mu.Lock()
-				u.over = true
-				u.mu.Unlock()
-				for n := 2; !hasParked(w, "thrower") || !hasParked(w, "killer"); n++ {
-					require.Less(w, n, 300, "the poison is not found")
-					c := event("first", n, "T")
-					c.Session = key.Session("first")
-					publish(w, c)
-					w.Pass(5 * time.Second)
-				}
-				w.Eventually("all is decided", func() bool {
-					s := w.Bus.Stats(world.SubscriptionPath)
-					return s.Active+s.Locked == 0
-				})
-				// What a damaged answer has parked is replayed; the poison stays.
-				w.OperateProjector(u.g.Runs("timeline"), "parked", "replay", "--all")
-				for a := range aggregates {
-					id := fmt.Sprint("a", a)
-					require.EqualValues(w, events, w.TimelineOf(id).Events, id)
-				}
-				for id, seen := range positions() {
-					last := ""
-					for _, position := range seen {
-						require.GreaterOrEqual(w, position, last, id)
-						last = position
-					}
-				}
-				require.True(w, hasParked(w, "thrower") && hasParked(w, "killer"))
-				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
-				_, err := p.End()
-				require.NoError(w, err)
-				for name, n := range u.met {
-					met[name] += n
-				}
+		subtest(t, fmt.Sprint("seed ", seed), func(w *world.World) {
+			const aggregates, events = 12, 8
+			random := rand.New(rand.NewPCG(seed, 36))
+			key := []envelope.SessionKey{{}, envelope.Buckets(1), envelope.Buckets(3)}[random.IntN(3)]
+			u := &unreliable{random: rand.New(rand.NewPCG(seed, 37)), met: map[string]int{}}
+			u.g = w.StartProgram(tracked{})
+			defer u.g.End()
+			u.next, u.other = w.Serves(tracked{}), w.Serves(tracked{indexed: true})
+			p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+				u.g.Runs("timeline")(c, o)
+				c.UndecidedAfter = time.Minute
 			})
+			publish(w, event("first", 1, "T"))
+			w.Completed(1)
+			u.g.Replace(wrong{g: u.g, next: u})
+			positions := watch(w, "timeline")
+			for n := 1; n <= events; n++ {
+				var some []envelope.Change
+				for a := range aggregates {
+					some = append(some, event(fmt.Sprint("a", a), n, "T"))
+				}
+				if n == 3 {
+					some = append(some, event("thrower", 1, "Throws"), event("killer", 1, "Kills"), event("killer", 2, "T"))
+				}
+				random.Shuffle(len(some)-len(some)/4, func(i, j int) { some[i], some[j] = some[j], some[i] })
+				publish(w, inSessions(key, some...)...)
+				w.Pass(time.Duration(random.IntN(8000)) * time.Millisecond)
+			}
+			u.mu.Lock()
+			u.over = true
+			u.mu.Unlock()
+			for n := 2; !hasParked(w, "thrower") || !hasParked(w, "killer"); n++ {
+				require.Less(w, n, 300, "the poison is not found")
+				publish(w, inSessions(key, event("first", n, "T"))...)
+				w.Pass(5 * time.Second)
+			}
+			w.Eventually("all is decided", func() bool {
+				s := w.Bus.Stats(world.SubscriptionPath)
+				return s.Active+s.Locked == 0
+			})
+			// What a damaged answer has parked is replayed; the poison stays.
+			w.OperateProjector(u.g.Runs("timeline"), "parked", "replay", "--all")
+			for a := range aggregates {
+				id := fmt.Sprint("a", a)
+				require.EqualValues(w, events, w.TimelineOf(id).Events, id)
+			}
+			for id, seen := range positions() {
+				last := ""
+				for _, position := range seen {
+					require.GreaterOrEqual(w, position, last, id)
+					last = position
+				}
+			}
+			require.True(w, hasParked(w, "thrower") && hasParked(w, "killer"))
+			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
+			endCleanly(w, p)
+			for name, n := range u.met {
+				met[name] += n
+			}
 		})
 	}
 	if seeds >= 12 && len(met) > 0 { // without virtual time, as beside the race detector, no seed runs

@@ -26,8 +26,7 @@ func TestProjectorMakesATimeline(t *testing.T) {
 		p := w.StartProjector(nil)
 		publish(w, event("order-1", 1, "SRM: Created"), event("order-1", 2, "Execution Syst.(v1)"), event("order-1", 3, "SRM: Created"))
 		w.Completed(3)
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Equal(w, 3, counted.Applied)
 		require.Zero(w, counted.Duplicates)
 
@@ -57,8 +56,7 @@ func TestG1G3ProjectorKilledBetweenApplyAndComplete(t *testing.T) {
 
 		second := w.StartProjector(nil)
 		w.Completed(3)
-		counted, err := second.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, second)
 		require.Equal(w, 3, counted.Duplicates)
 		require.Zero(w, counted.Applied)
 		require.Equal(w, int64(3), w.TimelineOf("a").Events)
@@ -84,23 +82,20 @@ func TestG1ProjectorCompletesNothingWithoutItsEffect(t *testing.T) {
 func TestG2ProjectorKeepsOrderThroughRedelivery(t *testing.T) {
 	const events, aggregates = 150, 3
 	for seed := range uint64(5) {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				random := rand.New(rand.NewPCG(seed, 1))
-				positions := watch(w, "timeline")
-				running := []*world.Projector{w.StartProjector(nil)}
-				for n := 1; n <= events; n++ {
-					for a := range aggregates {
-						publish(w, event(fmt.Sprint("a", a), n, "T"))
-					}
-					w.Pass(time.Duration(random.IntN(6)) * time.Millisecond)
-					interrupt(w, random, 40, running)
+		subtest(t, fmt.Sprintf("seed %d", seed), func(w *world.World) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			positions := watch(w, "timeline")
+			running := []*world.Projector{w.StartProjector(nil)}
+			for n := 1; n <= events; n++ {
+				for a := range aggregates {
+					publish(w, event(fmt.Sprint("a", a), n, "T"))
 				}
-				w.Completed(events * aggregates)
-				_, err := running[0].End()
-				require.NoError(w, err)
-				appliedInOrder(w, positions(), aggregates, events)
-			})
+				w.Pass(time.Duration(random.IntN(6)) * time.Millisecond)
+				interrupt(w, random, 40, running)
+			}
+			w.Completed(events * aggregates)
+			endCleanly(w, running[0])
+			appliedInOrder(w, positions(), aggregates, events)
 		})
 	}
 }
@@ -117,8 +112,7 @@ func TestG2ProjectorIsNotOvertakenBetweenReceives(t *testing.T) {
 			w.Pass(3 * time.Millisecond)
 		}
 		w.Completed(events)
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Equal(w, int64(events), w.TimelineOf("hot").Events)
 		require.Equal(w, events, counted.Applied)
 		require.Zero(w, counted.Duplicates)
@@ -141,8 +135,7 @@ func TestG3ProjectorRecognisesDuplicatesTheBrokerForgot(t *testing.T) {
 		publish(w, event("a", 5, "T"), event("a", 1, "T"))
 		w.Completed(8)
 		require.Zero(w, w.Bus.Stats(world.Topic).Duplicates, "the broker was to forget")
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Equal(w, int64(5), w.TimelineOf("a").Events)
 		require.Equal(w, 5, counted.Applied)
 		require.Equal(w, 3, counted.Duplicates)
@@ -153,28 +146,25 @@ func TestG3ProjectorRecognisesDuplicatesTheBrokerForgot(t *testing.T) {
 // effect.
 func TestG3ProjectorRepeatsAWriteOfUnknownOutcome(t *testing.T) {
 	for _, projectionName := range []string{"timeline", "mirror"} {
-		t.Run(projectionName, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				command := "update"
-				if projectionName == "mirror" {
-					command = "commitTransaction"
-				}
-				p := w.StartProjector(func(c *projector.Config, o *projector.Options) { c.Projection = projectionName })
-				publish(w, event("a", 1, "T"))
-				w.Completed(1)
-				w.Mongo.LoseReplies(command, 3)
-				publish(w, event("a", 2, "T"), event("a", 3, "T"))
-				w.Completed(3)
-				_, err := p.End()
+		subtest(t, projectionName, func(w *world.World) {
+			command := "update"
+			if projectionName == "mirror" {
+				command = "commitTransaction"
+			}
+			p := w.StartProjector(func(c *projector.Config, o *projector.Options) { c.Projection = projectionName })
+			publish(w, event("a", 1, "T"))
+			w.Completed(1)
+			w.Mongo.LoseReplies(command, 3)
+			publish(w, event("a", 2, "T"), event("a", 3, "T"))
+			w.Completed(3)
+			endCleanly(w, p)
+			if projectionName == "timeline" {
+				require.Equal(w, int64(3), w.TimelineOf("a").Events)
+			} else {
+				n, err := w.Client.Database(world.ReadModel).Collection("mirror").CountDocuments(w.Context(), bson.D{})
 				require.NoError(w, err)
-				if projectionName == "timeline" {
-					require.Equal(w, int64(3), w.TimelineOf("a").Events)
-				} else {
-					n, err := w.Client.Database(world.ReadModel).Collection("mirror").CountDocuments(w.Context(), bson.D{})
-					require.NoError(w, err)
-					require.Equal(w, int64(3), n)
-				}
-			})
+				require.Equal(w, int64(3), n)
+			}
 		})
 	}
 }
@@ -197,8 +187,7 @@ func TestG6ProjectorDeadLettersWhatItCannotRead(t *testing.T) {
 			send(w, m)
 			deadLettered(w, i+1)
 		}
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Equal(w, 5, counted.DeadLettered)
 
 		var reasons []string
@@ -240,37 +229,32 @@ func TestG6ProjectorFindsThePoisonInABatch(t *testing.T) {
 	for eventType, reason := range map[string]string{
 		"Refused": "ProjectionFailed", "Panics": "ProjectionFailed", "Astray": "ProjectionInvalid", "NotViable": "WriteRefused",
 	} {
-		t.Run(eventType, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				registry, err := projection.NewRegistry(picky{})
-				require.NoError(w, err)
-				p := w.StartProjector(func(c *projector.Config, o *projector.Options) { c.Projection, o.Projections = "picky", registry })
-				publish(w, event("a", 1, "Note"))
-				w.Completed(1)
-				// All of these come in one batch, and those without a mistake of the projection's
-				// would fold into one update.
-				w.DelayMongo(1, time.Second, "update")
-				publish(w, event("a", 2, "T"))
-				w.Eventually("the first is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked == 1 })
-				publish(w, event("a", 3, "T"), event("a", 4, "T"), event("a", 5, eventType), event("a", 6, "T"))
-				publish(w, event("b", 1, "T"))
-				w.Completed(5)
-				deadLettered(w, 2)
-				counted, err := p.End()
-				require.NoError(w, err)
-				require.Equal(w, 5, counted.Applied)
-				require.Equal(w, 2, counted.DeadLettered)
-				require.Equal(w, int64(3), w.TimelineOf("a").Events)
-				require.Equal(w, int64(4), w.TimelineOf("a").Guard.Version)
-				require.Equal(w, int64(1), w.TimelineOf("b").Events)
-				require.Equal(w, []string{"a/5 " + reason, "a/6 AggregateParked"}, deadLetters(w))
-				// The stack of a panic is logged once, and of nothing else.
-				where := 0
-				if eventType == "Panics" {
-					where = 1
-				}
-				require.Equal(w, where, strings.Count(p.Log.Text(), `"stack":"github.com/sluice-cdc/sluice/tests/e2e/projector_test.picky.Project(`), p.Log.Text())
-			})
+		subtest(t, eventType, func(w *world.World) {
+			p := w.StartProjector(runs(picky{}))
+			publish(w, event("a", 1, "Note"))
+			w.Completed(1)
+			// All of these come in one batch, and those without a mistake of the projection's
+			// would fold into one update.
+			w.DelayMongo(1, time.Second, "update")
+			publish(w, event("a", 2, "T"))
+			w.Eventually("the first is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked == 1 })
+			publish(w, event("a", 3, "T"), event("a", 4, "T"), event("a", 5, eventType), event("a", 6, "T"))
+			publish(w, event("b", 1, "T"))
+			w.Completed(5)
+			deadLettered(w, 2)
+			counted := endCleanly(w, p)
+			require.Equal(w, 5, counted.Applied)
+			require.Equal(w, 2, counted.DeadLettered)
+			require.Equal(w, int64(3), w.TimelineOf("a").Events)
+			require.Equal(w, int64(4), w.TimelineOf("a").Guard.Version)
+			require.Equal(w, int64(1), w.TimelineOf("b").Events)
+			require.Equal(w, []string{"a/5 " + reason, "a/6 AggregateParked"}, deadLetters(w))
+			// The stack of a panic is logged once, and of nothing else.
+			where := 0
+			if eventType == "Panics" {
+				where = 1
+			}
+			require.Equal(w, where, strings.Count(p.Log.Text(), `"stack":"github.com/sluice-cdc/sluice/tests/e2e/projector_test.picky.Project(`), p.Log.Text())
 		})
 	}
 }
@@ -289,8 +273,7 @@ func TestG1G5ProjectorWaitsForTheDatabase(t *testing.T) {
 		require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Completed)
 		p.MongoPlug.PlugIn()
 		w.Completed(4)
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Zero(w, counted.Redelivered)
 		require.Zero(w, counted.Duplicates)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
@@ -313,8 +296,7 @@ func TestProjectorFollowsAStepDown(t *testing.T) {
 			w.Pass(500 * time.Millisecond)
 		}
 		w.Completed(20)
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Zero(w, counted.Redelivered)
 		require.Equal(w, int64(20), w.TimelineOf("a").Events)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
@@ -331,15 +313,13 @@ func TestProjectorStopsCleanly(t *testing.T) {
 			w.Eventually("the batch is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked == 2 })
 			p.MongoPlug.Pull()
 			start := time.Now()
-			_, err := p.End()
-			require.NoError(w, err)
+			endCleanly(w, p)
 			require.Less(w, time.Since(start), 20*time.Second)
 			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).HeldSessions, "the session was not given back")
 		}
 		p := w.StartProjector(nil)
 		w.Completed(2)
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Zero(w, counted.Redelivered)
 		require.Equal(w, 2, counted.Applied)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
@@ -367,8 +347,7 @@ func TestG4ProjectorWithoutItsLockDoesNoHarm(t *testing.T) {
 		w.Pass(3 * time.Minute)
 		require.Equal(w, int64(3), w.TimelineOf("a").Events)
 		first.Kill()
-		counted, err := second.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, second)
 		require.Equal(w, 2, counted.Applied+counted.Duplicates)
 	})
 }
@@ -386,8 +365,7 @@ func TestProjectorSharesItsWorkers(t *testing.T) {
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.MaxSessions, c.SessionIdle = 4, 20*time.Second })
 		w.Completed(aggregates * events)
 		require.Less(w, time.Since(start), 5*time.Second, "sessions waited for idle ones")
-		counted, err := p.End()
-		require.NoError(w, err)
+		counted := endCleanly(w, p)
 		require.Equal(w, aggregates*events, counted.Applied)
 	})
 }
@@ -403,10 +381,8 @@ func TestProjectorsSideBySide(t *testing.T) {
 			}
 		}
 		w.Completed(aggregates * events)
-		a, err := one.End()
-		require.NoError(w, err)
-		b, err := two.End()
-		require.NoError(w, err)
+		a := endCleanly(w, one)
+		b := endCleanly(w, two)
 		require.Equal(w, aggregates*events, a.Applied+b.Applied)
 		for i := range aggregates {
 			require.Equal(w, int64(events), w.TimelineOf(fmt.Sprint("a", i)).Events)

@@ -34,8 +34,7 @@ func TestProjectorAcceptsSessionsDirectly(t *testing.T) {
 		p := w.StartProjector(directly)
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.NotContains(w, p.Log.Text(), `"level":"WARN"`)
 	})
 }
@@ -46,23 +45,20 @@ func TestProjectorTurnsToTheSDKWhenRequestsAreNotAnswered(t *testing.T) {
 	for name, answer := range map[string]servicebus.AcceptAnswer{
 		"nothing": servicebus.AnswerNothing, "what ends the connection": servicebus.AnswerBare,
 	} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				w.Bus.AnswerAccepts(answer)
-				publish(w, event("a", 1, "T"))
-				p := w.StartProjector(nil)
-				for n := 0; !strings.Contains(p.Log.Text(), gaveUp); n++ {
-					require.Less(w, n, 10, "it does not turn to the SDK")
-					w.Pass(time.Minute)
-				}
-				w.Bus.AnswerAccepts(servicebus.AnswerAsUsual)
-				w.Eventually("it is applied", func() bool {
-					w.Pass(time.Second)
-					return w.TimelineOf("a").Events == 1
-				})
-				_, err := p.End()
-				require.NoError(w, err)
+		subtest(t, name, func(w *world.World) {
+			w.Bus.AnswerAccepts(answer)
+			publish(w, event("a", 1, "T"))
+			p := w.StartProjector(nil)
+			for n := 0; !strings.Contains(p.Log.Text(), gaveUp); n++ {
+				require.Less(w, n, 10, "it does not turn to the SDK")
+				w.Pass(time.Minute)
+			}
+			w.Bus.AnswerAccepts(servicebus.AnswerAsUsual)
+			w.Eventually("it is applied", func() bool {
+				w.Pass(time.Second)
+				return w.TimelineOf("a").Events == 1
 			})
+			endCleanly(w, p)
 		})
 	}
 }
@@ -78,8 +74,7 @@ func TestProjectorStaysWithAMQPWhenConnectionsEnd(t *testing.T) {
 		}
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.NotContains(w, p.Log.Text(), gaveUp)
 	})
 }
@@ -103,8 +98,7 @@ func TestProjectorKeepsItsConnectionWhenThereIsNoSession(t *testing.T) {
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		require.Equal(w, before, dialed.Load())
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.NotContains(w, p.Log.Text(), "dependency fails")
 	})
 }
@@ -122,8 +116,7 @@ func TestProjectorKeepsASessionWhoseManagementLinkIsDetached(t *testing.T) {
 		w.Pass(world.LockDuration * 3 / 4) // the lock was renewed, over links that are kept
 		require.Equal(w, 2, w.Bus.DetachLinks(world.SubscriptionPath+"/$management"))
 		w.Completed(1)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.NotContains(w, p.Log.Text(), "session lock lost")
 	})
 }
@@ -143,8 +136,7 @@ func TestProjectorRenewsManyLocksOverASlowConnection(t *testing.T) {
 			publish(w, event(fmt.Sprint("a", n), 1, "T"))
 		}
 		w.Completed(sessions)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.NotContains(w, p.Log.Text(), "session lock lost")
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
 	})
@@ -154,25 +146,22 @@ func TestProjectorRenewsManyLocksOverASlowConnection(t *testing.T) {
 // afterwards they continue soon.
 func TestProjectorSparesABusyBroker(t *testing.T) {
 	for _, receiver := range []string{"direct", "sdk"} {
-		t.Run(receiver, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				const workers = 32
-				lift := w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Busy: 1}})
-				p := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
-					c.SessionReceiver, c.MaxSessions, c.Connections = receiver, workers, 1
-				})
-				w.Pass(time.Minute)
-				before := w.Bus.Operations()[servicebus.OperationAccept]
-				w.Pass(10 * time.Minute)
-				require.Less(w, w.Bus.Operations()[servicebus.OperationAccept]-before, 5*10*60/8, "five requests each 8 s: the SDK asks four times")
-				lift()
-				publish(w, event("a", 1, "T"))
-				published := time.Now()
-				w.Completed(1)
-				require.Less(w, time.Since(published), 20*time.Second)
-				_, err := p.End()
-				require.NoError(w, err)
+		subtest(t, receiver, func(w *world.World) {
+			const workers = 32
+			lift := w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Busy: 1}})
+			p := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
+				c.SessionReceiver, c.MaxSessions, c.Connections = receiver, workers, 1
 			})
+			w.Pass(time.Minute)
+			before := w.Bus.Operations()[servicebus.OperationAccept]
+			w.Pass(10 * time.Minute)
+			require.Less(w, w.Bus.Operations()[servicebus.OperationAccept]-before, 5*10*60/8, "five requests each 8 s: the SDK asks four times")
+			lift()
+			publish(w, event("a", 1, "T"))
+			published := time.Now()
+			w.Completed(1)
+			require.Less(w, time.Since(published), 20*time.Second)
+			endCleanly(w, p)
 		})
 	}
 }
@@ -183,7 +172,7 @@ func TestG5AStopDoesNotWaitForManyDeadLetters(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		const events, answer = 300, 500 * time.Millisecond
 		settings := func(c *projector.Config, o *projector.Options) {
-			s.settings(nil)(c, o)
+			s.settings(c, o)
 			c.ReceiveBatch, c.ShutdownTimeout = events, 20*time.Second
 		}
 		var all []envelope.Change
@@ -195,15 +184,13 @@ func TestG5AStopDoesNotWaitForManyDeadLetters(t *testing.T) {
 		p := w.StartProjector(settings)
 		deadLettered(w, 10)
 		stopped := time.Now()
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Less(w, time.Since(stopped), 5*time.Second)
 		require.Less(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered, events/2)
 		lift()
 		p = w.StartProjector(settings)
 		deadLettered(w, events)
-		_, err = p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		var wanted []string
 		for n := 1; n <= events; n++ {
 			wanted = append(wanted, fmt.Sprintf("a/%d %s", n, map[bool]string{true: "ProjectionFailed", false: "AggregateParked"}[n == 1]))
@@ -216,28 +203,25 @@ func TestG5AStopDoesNotWaitForManyDeadLetters(t *testing.T) {
 // kept: no worker is lost.
 func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 	for name, limit := range map[string]int{"one": 1, "most": 7} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				const workers, slow = 8, 5 * time.Second
-				p := w.StartProjector(directly)
-				publish(w, event("a", 1, "T"))
-				w.Completed(1)
-				w.Pass(10 * time.Second) // all workers wait for a session, on AMQP sessions that had one before
-				require.NotZero(w, w.Bus.EndSessions(world.SubscriptionPath, "amqp:internal-error", limit))
-				w.Pass(10 * time.Second)
-				for round := range 3 {
-					w.DelayMongo(2*workers, slow, "update")
-					for n := range 2 * workers {
-						publish(w, event(fmt.Sprint("b", round, "-", n), 1, "T"))
-					}
-					began := time.Now() // the first send after an hour may be retried
-					w.Completed(1 + 2*workers*(round+1))
-					require.Less(w, time.Since(began), 3*slow, "not all workers work")
-					w.Pass(time.Hour)
+		subtest(t, name, func(w *world.World) {
+			const workers, slow = 8, 5 * time.Second
+			p := w.StartProjector(directly)
+			publish(w, event("a", 1, "T"))
+			w.Completed(1)
+			w.Pass(10 * time.Second) // all workers wait for a session, on AMQP sessions that had one before
+			require.NotZero(w, w.Bus.EndSessions(world.SubscriptionPath, "amqp:internal-error", limit))
+			w.Pass(10 * time.Second)
+			for round := range 3 {
+				w.DelayMongo(2*workers, slow, "update")
+				for n := range 2 * workers {
+					publish(w, event(fmt.Sprint("b", round, "-", n), 1, "T"))
 				}
-				_, err := p.End()
-				require.NoError(w, err)
-			})
+				began := time.Now() // the first send after an hour may be retried
+				w.Completed(1 + 2*workers*(round+1))
+				require.Less(w, time.Since(began), 3*slow, "not all workers work")
+				w.Pass(time.Hour)
+			}
+			endCleanly(w, p)
 		})
 	}
 }
@@ -246,24 +230,21 @@ func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 // session as fast as the network permits.
 func TestProjectorSparesABrokerThatEndsLinks(t *testing.T) {
 	for _, receiver := range []string{"direct", "sdk"} {
-		t.Run(receiver, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				const outage = time.Minute
-				p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver = receiver })
-				publish(w, event("a", 1, "T"))
-				w.Completed(1)
-				lift := w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Delay: 10 * time.Millisecond}, Receive: servicebus.Fault{End: 1}})
-				publish(w, event("a", 2, "T"))
-				before := w.Bus.Operations()[servicebus.OperationAccept]
-				w.Pass(outage)
-				require.Less(w, w.Bus.Operations()[servicebus.OperationAccept]-before, int(outage/time.Second))
-				lift()
-				began := time.Now()
-				w.Completed(2)
-				require.Less(w, time.Since(began), 5*time.Second)
-				_, err := p.End()
-				require.NoError(w, err)
-			})
+		subtest(t, receiver, func(w *world.World) {
+			const outage = time.Minute
+			p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver = receiver })
+			publish(w, event("a", 1, "T"))
+			w.Completed(1)
+			lift := w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Delay: 10 * time.Millisecond}, Receive: servicebus.Fault{End: 1}})
+			publish(w, event("a", 2, "T"))
+			before := w.Bus.Operations()[servicebus.OperationAccept]
+			w.Pass(outage)
+			require.Less(w, w.Bus.Operations()[servicebus.OperationAccept]-before, int(outage/time.Second))
+			lift()
+			began := time.Now()
+			w.Completed(2)
+			require.Less(w, time.Since(began), 5*time.Second)
+			endCleanly(w, p)
 		})
 	}
 }
@@ -287,8 +268,7 @@ func TestProjectorEndsAMQPSessionsThatWereUsedMuch(t *testing.T) {
 		}
 		w.Completed(1 + aggregates)
 		require.GreaterOrEqual(w, count.begins.Load()-before, int64(aggregates/links))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -311,8 +291,7 @@ func TestProjectorAppliesWhatHasComeBeforeASessionGivesWay(t *testing.T) {
 		})
 		w.Completed(aggregates * events)
 		require.Less(w, count.transfers.Load(), int64(aggregates*events+batch), "messages were sent more than once") // others are answers
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 

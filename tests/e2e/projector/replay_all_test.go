@@ -14,33 +14,30 @@ import (
 // for each.
 func TestReplayOfAllLooksInProportion(t *testing.T) {
 	for _, aggregates := range []int{80, 160} {
-		t.Run(fmt.Sprint(aggregates), func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				const each = 4
-				s := shapes()[1]
-				p := w.StartProjector(s.settings(nil))
-				for n := 1; n <= each; n++ {
-					var changes []envelope.Change
-					for a := range aggregates {
-						changes = append(changes, event(fmt.Sprint("a", a), n, map[bool]string{true: "Poison", false: "T"}[n == 1]))
-					}
-					publish(w, changes...)
-				}
-				deadLettered(w, each*aggregates)
-				_, err := p.End()
-				require.NoError(w, err)
-				s.fixed.Store(true)
-				before := w.Bus.Operations()["peek-message"]
-				replay := operate(w, s, "parked", "replay", "--all")
-				require.Equal(w, 0, replay.Code, replay.Err)
-				looks := w.Bus.Operations()["peek-message"] - before
-				w.Logf("%d aggregates: %d looks", aggregates, looks)
-				require.Less(w, looks, 2*aggregates)
-				require.Empty(w, deadLetters(w))
+		subtest(t, fmt.Sprint(aggregates), func(w *world.World) {
+			const each = 4
+			s := shapes()[1]
+			p := w.StartProjector(s.settings)
+			for n := 1; n <= each; n++ {
+				var changes []envelope.Change
 				for a := range aggregates {
-					require.Equal(w, each, s.applied(w, fmt.Sprint("a", a)))
+					changes = append(changes, event(fmt.Sprint("a", a), n, map[bool]string{true: "Poison", false: "T"}[n == 1]))
 				}
-			})
+				publish(w, changes...)
+			}
+			deadLettered(w, each*aggregates)
+			endCleanly(w, p)
+			s.fixed.Store(true)
+			before := w.Bus.Operations()["peek-message"]
+			replay := operate(w, s, "parked", "replay", "--all")
+			require.Equal(w, 0, replay.Code, replay.Err)
+			looks := w.Bus.Operations()["peek-message"] - before
+			w.Logf("%d aggregates: %d looks", aggregates, looks)
+			require.Less(w, looks, 2*aggregates)
+			require.Empty(w, deadLetters(w))
+			for a := range aggregates {
+				require.Equal(w, each, s.applied(w, fmt.Sprint("a", a)))
+			}
 		})
 	}
 }

@@ -33,7 +33,7 @@ func operateThrough(w *world.World, busPlug, mongoPlug *world.Plug, s shape, arg
 	// A write that is given up leaves a connection for which the driver waits when it disconnects,
 	// without letting virtual time pass.
 	cfg.ApplyTimeout = 5 * time.Minute
-	s.settings(nil)(&cfg, &opts)
+	s.settings(&cfg, &opts)
 	var out, errOut bytes.Buffer
 	load := func() (projector.Config, error) { return cfg, cfg.Validate() }
 	code := projector.Execute(w.Context(), args, load, opts, &out, &errOut, nil)
@@ -59,7 +59,7 @@ func requireRight(w *world.World, s shape, aggregate string, events int) {
 func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		positions := watch(w, "timeline")
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		for n := 1; n <= 5; n++ {
 			eventType := "T"
 			if n == 1 || n == 3 {
@@ -104,8 +104,7 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 		require.Empty(w, deadLetters(w))
 		require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "list").Out)
 		require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "replay", "--all").Out)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		if s.name == "repairable" {
 			for id, seen := range positions() {
 				require.IsNonDecreasing(w, seen, id) // ending a parking moves nothing
@@ -117,7 +116,7 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 // G5: a drop removes the blocking event and keeps the rest.
 func TestG5DropKeepsTheRest(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "T"), event("a", 4, "Poison"), event("a", 5, "T"))
 		deadLettered(w, 4)
 		publish(w, event("f", 1, "Poison"), event("f", 2, "T"))
@@ -156,8 +155,7 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 		publish(w, event("a", 6, "T"), event("a", 7, "T"))
 		w.Completed(1 + 1 + 2)
 		require.Equal(w, 5, s.applied(w, "a"))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -165,7 +163,7 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 // aggregate since.
 func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "Poison"), event("a", 4, "T"))
 		deadLettered(w, 3)
 		w.Pass(10 * time.Second)
@@ -182,8 +180,7 @@ func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
 		require.Equal(w, 0, drop(3).Code)
 		require.Equal(w, 2, s.applied(w, "a"))
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -191,15 +188,14 @@ func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
 // is not parked any more, no command would find it again.
 func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		unreadable := encode(w, event("a", 2, "T"))
 		unreadable.ApplicationProperties = nil
 		publish(w, event("a", 1, "T"))
 		send(w, unreadable)
 		deadLettered(w, 1)
-		receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
-		require.NoError(w, err)
-		_, err = receiver.ReceiveMessages(w.Context(), 1, nil)
+		receiver := deadLetterReceiver(w, azservicebus.ReceiveModePeekLock)
+		_, err := receiver.ReceiveMessages(w.Context(), 1, nil)
 		require.NoError(w, err)
 
 		refused := operate(w, s, "parked", "drop", "a", "--yes")
@@ -211,94 +207,80 @@ func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
 		require.Empty(w, parked(w, s.guards, "a"))
 		require.Empty(w, deadLetters(w))
 		require.NoError(w, receiver.Close(w.Context()))
-		_, err = p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
 // G5: a replay that is killed at any point can be repeated, and nothing is lost, doubled or applied
 // out of order; a projector runs beside it all the time.
 func TestG5ReplayKilledAnywhere(t *testing.T) {
-	step := 3 // with 1 it passes as well, and takes half a minute
-	if testing.Short() {
-		step = 11
-	}
 	for _, s := range shapes() {
 		t.Run(s.name, func(t *testing.T) {
-			for n, finished := 1, false; !finished; n += step {
-				inVirtualTime(t, func(w *world.World) {
-					s.fixed.Store(false)
-					p := w.StartProjector(s.settings(nil))
-					publish(w, event("x", 1, "Poison"))
-					deadLettered(w, 1)
-					publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("a", 3, "T"))
-					deadLettered(w, 4)
-					s.fixed.Store(true)
-					busPlug, mongoPlug := &world.Plug{}, &world.Plug{}
-					kill := world.LayFuse(n, busPlug, mongoPlug)
-					operateThrough(w, busPlug, mongoPlug, s, "parked", "replay", "a")
-					finished = !kill.HasBlown()
-					publish(w, event("a", 4, "T"))
-					w.Eventually("the event is applied or set aside", func() bool {
-						stats := w.Bus.Stats(world.SubscriptionPath)
-						return stats.Active == 0 && stats.Locked == 0
-					})
-					w.Pass(time.Minute) // locks run out
-
-					again := operate(w, s, "parked", "replay", "a")
-					require.Equal(w, 0, again.Code, "after %d writes: %s", n, again.Err)
-					requireRight(w, s, "a", 4)
-					require.Equal(w, []string{"x/1 ProjectionFailed"}, deadLetters(w), "after %d writes", n)
-					require.NotEmpty(w, parked(w, s.guards, "x"))
-					publish(w, event("a", 5, "T"))
-					w.Eventually("life goes on", func() bool { return s.applied(w, "a") == 5 })
-					_, err := p.End()
-					require.NoError(w, err)
+			// With 1 it passes as well, and takes half a minute.
+			killedAnywhere(t, 3, 11, func(w *world.World, n int) (finished bool) {
+				s.fixed.Store(false)
+				p := w.StartProjector(s.settings)
+				publish(w, event("x", 1, "Poison"))
+				deadLettered(w, 1)
+				publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("a", 3, "T"))
+				deadLettered(w, 4)
+				s.fixed.Store(true)
+				finished = !replayIsKilled(w, s, n, "a")
+				publish(w, event("a", 4, "T"))
+				w.Eventually("the event is applied or set aside", func() bool {
+					stats := w.Bus.Stats(world.SubscriptionPath)
+					return stats.Active == 0 && stats.Locked == 0
 				})
-				if t.Failed() {
-					return
-				}
-			}
+				w.Pass(time.Minute) // locks run out
+
+				again := operate(w, s, "parked", "replay", "a")
+				require.Equal(w, 0, again.Code, "after %d writes: %s", n, again.Err)
+				requireRight(w, s, "a", 4)
+				require.Equal(w, []string{"x/1 ProjectionFailed"}, deadLetters(w), "after %d writes", n)
+				require.NotEmpty(w, parked(w, s.guards, "x"))
+				publish(w, event("a", 5, "T"))
+				w.Eventually("life goes on", func() bool { return s.applied(w, "a") == 5 })
+				endCleanly(w, p)
+				return finished
+			})
 		})
 	}
+}
+
+// replayIsKilled runs a replay that is killed at its n-th write to the network, and reports whether
+// it was.
+func replayIsKilled(w *world.World, s shape, n int, of string) bool {
+	w.Helper()
+	busPlug, mongoPlug := &world.Plug{}, &world.Plug{}
+	kill := world.LayFuse(n, busPlug, mongoPlug)
+	operateThrough(w, busPlug, mongoPlug, s, "parked", "replay", of)
+	return kill.HasBlown()
 }
 
 // G5: the same holds for a replay of all: repeated, it completes what it began, down to the last
 // dead letter.
 func TestG5AReplayOfAllThatIsKilledAnywhereIsEndedByAnother(t *testing.T) {
-	step := 3
-	if testing.Short() {
-		step = 11
-	}
 	for _, s := range shapes() {
 		t.Run(s.name, func(t *testing.T) {
-			for n, finished := 1, false; !finished; n += step {
-				inVirtualTime(t, func(w *world.World) {
-					s.fixed.Store(false)
-					p := w.StartProjector(s.settings(nil))
-					publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("b", 1, "T"), event("b", 2, "Poison"), event("b", 3, "T"))
-					deadLettered(w, 4)
-					w.Completed(1)
-					_, err := p.End()
-					require.NoError(w, err)
-					s.fixed.Store(true)
-					busPlug, mongoPlug := &world.Plug{}, &world.Plug{}
-					kill := world.LayFuse(n, busPlug, mongoPlug)
-					operateThrough(w, busPlug, mongoPlug, s, "parked", "replay", "--all")
-					finished = !kill.HasBlown()
-					w.Pass(time.Minute) // locks run out
+			killedAnywhere(t, 3, 11, func(w *world.World, n int) (finished bool) {
+				s.fixed.Store(false)
+				p := w.StartProjector(s.settings)
+				publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("b", 1, "T"), event("b", 2, "Poison"), event("b", 3, "T"))
+				deadLettered(w, 4)
+				w.Completed(1)
+				endCleanly(w, p)
+				s.fixed.Store(true)
+				finished = !replayIsKilled(w, s, n, "--all")
+				w.Pass(time.Minute) // locks run out
 
-					again := operate(w, s, "parked", "replay", "--all")
-					require.Equal(w, 0, again.Code, "after %d writes: %s", n, again.Err)
-					requireRight(w, s, "a", 2)
-					requireRight(w, s, "b", 3)
-					require.Empty(w, deadLetters(w), "after %d writes", n)
-					require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "replay", "--all").Out)
-				})
-				if t.Failed() {
-					return
-				}
-			}
+				again := operate(w, s, "parked", "replay", "--all")
+				require.Equal(w, 0, again.Code, "after %d writes: %s", n, again.Err)
+				requireRight(w, s, "a", 2)
+				requireRight(w, s, "b", 3)
+				require.Empty(w, deadLetters(w), "after %d writes", n)
+				require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "replay", "--all").Out)
+				return finished
+			})
 		})
 	}
 }
@@ -307,11 +289,10 @@ func TestG5AReplayOfAllThatIsKilledAnywhereIsEndedByAnother(t *testing.T) {
 // to do.
 func TestG5TwoReplaysAtOnce(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("a", 3, "T"))
 		deadLettered(w, 3)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		s.fixed.Store(true)
 		w.DelayMongo(1, 10*time.Second, "update")
 		both := make(chan world.Operated, 2)
@@ -330,7 +311,7 @@ func TestG5TwoReplaysAtOnce(t *testing.T) {
 // G5: a replay does not end a parking while a projector sets events aside.
 func TestG5ReplayNoticesWhatIsSetAsideMeanwhile(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "Poison"), event("a", 2, "T"))
 		deadLettered(w, 2)
 		w.Pass(10 * time.Second) // the session is given back
@@ -349,8 +330,7 @@ func TestG5ReplayNoticesWhatIsSetAsideMeanwhile(t *testing.T) {
 		require.Equal(w, 0, replay.Code, replay.Err)
 		requireRight(w, s, "a", 3)
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -360,7 +340,7 @@ func TestReplayWaitsForTheSession(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
 		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-			s.settings(nil)(c, o)
+			s.settings(c, o)
 			c.SessionIdle, c.SessionMaxHold = 20*time.Second, 20*time.Second
 		})
 		w.Pass(30 * time.Second) // a worker has found no session, so that one without messages is kept
@@ -372,8 +352,7 @@ func TestReplayWaitsForTheSession(t *testing.T) {
 		require.Contains(w, busy.Err, "a projector holds the session a, and did not release it in 5s")
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		requireRight(w, s, "a", 1)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -381,17 +360,15 @@ func TestReplayWaitsForTheSession(t *testing.T) {
 func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		const others = 700
 		publish(w, event("o", 1, "Poison"))
 		deadLettered(w, 1)
-		for n := 2; n <= others; n += 100 {
-			batch := make([]*azservicebus.Message, 0, 100)
-			for i := n; i < min(n+100, others+1); i++ {
-				batch = append(batch, encode(w, event("o", i, "T")))
-			}
-			send(w, batch...)
+		var behind []envelope.Change
+		for n := 2; n <= others; n++ {
+			behind = append(behind, event("o", n, "T"))
 		}
+		publish(w, behind...)
 		deadLettered(w, others)
 		publish(w, event("a", 1, "Poison"), event("a", 2, "T"))
 		deadLettered(w, others+2)
@@ -407,8 +384,7 @@ func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
 		require.Equal(w, 0, all.Code)
 		require.Equal(w, int64(others), w.TimelineOf("o").Events)
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -416,15 +392,10 @@ func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
 // operator must say so.
 func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "T"))
 		deadLettered(w, 2)
-		receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
-			&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
-		require.NoError(w, err)
-		_, err = receiver.ReceiveMessages(w.Context(), 1, nil)
-		require.NoError(w, err)
-		require.NoError(w, receiver.Close(w.Context()))
+		loseDeadLetters(w, 1)
 		s.fixed.Store(true)
 		replay := operate(w, s, "parked", "replay", "a")
 		require.Equal(w, 1, replay.Code)
@@ -432,8 +403,7 @@ func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 		require.NotEmpty(w, parked(w, s.guards, "a"))
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
 		require.Equal(w, 2, s.applied(w, "a"))
-		_, err = p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -461,38 +431,29 @@ func TestReplayOfWhatIsNotParked(t *testing.T) {
 // aggregate: it is replayed, or dropped, and those behind it follow.
 func TestG2G5WhatParkedAnAggregateIsKnownInALaterGeneration(t *testing.T) {
 	for command, applied := range map[string]int{"replay": 5, "drop": 4} {
-		t.Run(command, func(t *testing.T) {
-			eachShape(t, func(w *world.World, s shape) {
-				p := w.StartProjector(s.settings(nil))
-				events := []envelope.Change{event("a", 1, "T"), event("a", 2, "T"), event("a", 3, "Poison"), event("a", 4, "T"), event("a", 5, "T")}
-				publish(w, events...)
-				deadLettered(w, 3)
-				receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
-					&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete})
-				require.NoError(w, err)
-				lost, err := receiver.ReceiveMessages(w.Context(), 3, nil)
-				require.NoError(w, err)
-				require.Len(w, lost, 3)
-				require.NoError(w, receiver.Close(w.Context()))
-				for i := range events {
-					events[i].Generation = 7
-				}
-				publish(w, events...)
-				deadLettered(w, 3)
-				require.Equal(w, []string{"a/3 ProjectionFailed", "a/4 AggregateParked", "a/5 AggregateParked"}, deadLetters(w))
-				_, err = p.End()
-				require.NoError(w, err)
+		eachShapeOf(t, command, func(w *world.World, s shape) {
+			p := w.StartProjector(s.settings)
+			events := []envelope.Change{event("a", 1, "T"), event("a", 2, "T"), event("a", 3, "Poison"), event("a", 4, "T"), event("a", 5, "T")}
+			publish(w, events...)
+			deadLettered(w, 3)
+			loseDeadLetters(w, 3)
+			for i := range events {
+				events[i].Generation = 7
+			}
+			publish(w, events...)
+			deadLettered(w, 3)
+			require.Equal(w, []string{"a/3 ProjectionFailed", "a/4 AggregateParked", "a/5 AggregateParked"}, deadLetters(w))
+			endCleanly(w, p)
 
-				words := []string{"parked", command, "a"}
-				if s.fixed.Store(command == "replay"); command == "drop" {
-					words = append(words, "--yes")
-				}
-				done := operate(w, s, words...)
-				require.Equal(w, 0, done.Code, done.Err)
-				require.Equal(w, applied, s.applied(w, "a"))
-				require.Empty(w, parked(w, s.guards, "a"))
-				require.Empty(w, deadLetters(w))
-			})
+			words := []string{"parked", command, "a"}
+			if s.fixed.Store(command == "replay"); command == "drop" {
+				words = append(words, "--yes")
+			}
+			done := operate(w, s, words...)
+			require.Equal(w, 0, done.Code, done.Err)
+			require.Equal(w, applied, s.applied(w, "a"))
+			require.Empty(w, parked(w, s.guards, "a"))
+			require.Empty(w, deadLetters(w))
 		})
 	}
 }
@@ -501,7 +462,7 @@ func TestG2G5WhatParkedAnAggregateIsKnownInALaterGeneration(t *testing.T) {
 // operator does not know of.
 func TestG6DropGivesUpOneGapAlone(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 4, "T"))
 		deadLettered(w, 1)
 		publish(w, event("a", 5, "T"), event("a", 8, "T"))
@@ -517,21 +478,20 @@ func TestG6DropGivesUpOneGapAlone(t *testing.T) {
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		require.Equal(w, 6, s.applied(w, "a"))
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
 // G6: to continue without a lost event is not to continue without other missing versions.
 func TestG6DropOfAnEventThatIsGoneGivesUpItsVersionAlone(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"))
 		deadLettered(w, 1)
 		publish(w, event("a", 3, "T"), event("a", 5, "T"))
 		deadLettered(w, 3)
 		w.Pass(10 * time.Second)
-		takeAwayDeadLetter(w, messageID(event("a", 2, "Poison")))
+		loseDeadLetters(w, 1)
 
 		dropped := operate(w, s, "parked", "drop", "a", "--yes")
 		require.Equal(w, 1, dropped.Code)
@@ -541,27 +501,18 @@ func TestG6DropOfAnEventThatIsGoneGivesUpItsVersionAlone(t *testing.T) {
 		w.Pass(time.Minute)
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		require.Equal(w, 4, s.applied(w, "a"))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
-// takeAwayDeadLetter removes a message from the dead-letter queue, as a person may who does not
-// know its purpose.
-func takeAwayDeadLetter(w *world.World, messageID string) {
+// loseDeadLetters removes the first n messages of the dead-letter queue, as a person may who does
+// not know their purpose.
+func loseDeadLetters(w *world.World, n int) {
 	w.Helper()
-	receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
-		&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
+	receiver := deadLetterReceiver(w, azservicebus.ReceiveModeReceiveAndDelete)
+	lost, err := receiver.ReceiveMessages(w.Context(), n, nil)
 	require.NoError(w, err)
-	messages, err := receiver.ReceiveMessages(w.Context(), 100, nil)
-	require.NoError(w, err)
-	for _, m := range messages {
-		if m.MessageID == messageID {
-			require.NoError(w, receiver.CompleteMessage(w.Context(), m, nil))
-		} else {
-			require.NoError(w, receiver.AbandonMessage(w.Context(), m, nil))
-		}
-	}
+	require.Len(w, lost, n)
 	require.NoError(w, receiver.Close(w.Context()))
 }
 
@@ -570,7 +521,7 @@ func takeAwayDeadLetter(w *world.World, messageID string) {
 func TestG6ADroppedFirstEventIsRemembered(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s.adjust = func(c *projector.Config) { c.VersionFirst = 1 }
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "Poison"))
 		deadLettered(w, 1)
 		w.Pass(10 * time.Second)
@@ -583,7 +534,6 @@ func TestG6ADroppedFirstEventIsRemembered(t *testing.T) {
 			require.Equal(w, "2026-01-01T00:00:02Z", w.TimelineOf("a").First, "what is set when the document is made was not set")
 		}
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }

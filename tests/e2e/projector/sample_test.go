@@ -50,13 +50,7 @@ func verify(w *world.World, set func(*projector.Config, *projector.Options), arg
 			}
 		}
 	}}
-	got := w.OperateProjector(func(c *projector.Config, o *projector.Options) {
-		if set != nil {
-			set(c, o)
-		}
-		adjust := o.Mongo
-		o.Mongo = func(m *options.ClientOptions) { adjust(m); m.SetMonitor(monitor) }
-	}, append([]string{"verify", "--json"}, args...)...)
+	got := w.OperateProjector(monitored(set, monitor), append([]string{"verify", "--json"}, args...)...)
 	require.NoError(w, json.Unmarshal([]byte(got.Out), &v), got.Err)
 	return got.Code, v, map[string]int{"source": int(source.Load()), "read model": int(model.Load())}
 }
@@ -65,41 +59,39 @@ func verify(w *world.World, set func(*projector.Config, *projector.Options), arg
 // a whole comparison finds, in both directions.
 func TestVerifySampleReadsWhatItCompares(t *testing.T) {
 	for name, collection := range map[string]string{"timeline": "timeline", "orders": "customers", "mirror": "mirror"} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				set := func(c *projector.Config, _ *projector.Options) { c.Projection = name }
-				w.StartProjector(set)
-				const count = 300
-				sell(w, count, 0)
-				w.Completed(count)
-				code, few, gave := verify(w, set, "--sample", "4")
-				require.Equal(w, 0, code)
-				require.True(w, few.Sampled)
-				require.False(w, few.Scanned)
-				require.GreaterOrEqual(w, few.Documents, 3)
-				require.LessOrEqual(w, few.Documents, 5)
-				require.Less(w, gave["source"], count/2)
-				require.LessOrEqual(w, gave["read model"], 10)
+		subtest(t, name, func(w *world.World) {
+			set := func(c *projector.Config, _ *projector.Options) { c.Projection = name }
+			w.StartProjector(set)
+			const count = 300
+			sell(w, count, 0)
+			w.Completed(count)
+			code, few, gave := verify(w, set, "--sample", "4")
+			require.Equal(w, 0, code)
+			require.True(w, few.Sampled)
+			require.False(w, few.Scanned)
+			require.GreaterOrEqual(w, few.Documents, 3)
+			require.LessOrEqual(w, few.Documents, 5)
+			require.Less(w, gave["source"], count/2)
+			require.LessOrEqual(w, gave["read model"], 10)
 
-				c := w.Client.Database(world.ReadModel).Collection(collection)
-				var some []bson.Raw
-				cursor, err := c.Find(w.Context(), bson.D{}, options.Find().SetLimit(2))
-				require.NoError(w, err)
-				require.NoError(w, cursor.All(w.Context(), &some))
-				_, err = c.UpdateByID(w.Context(), some[0].Lookup("_id"), bson.D{{Key: "$set", Value: bson.D{{Key: "extra", Value: 1}}}})
-				require.NoError(w, err)
-				_, err = c.DeleteOne(w.Context(), bson.D{{Key: "_id", Value: some[1].Lookup("_id")}})
-				require.NoError(w, err)
-				_, err = c.InsertMany(w.Context(), []bson.D{{{Key: "_id", Value: "stranger"}}, {{Key: "_id", Value: 7}}})
-				require.NoError(w, err)
-				code, all, _ := verify(w, set)
-				require.Equal(w, 1, code)
-				require.Equal(w, 4, all.Differing)
-				code, sampled, _ := verify(w, set, "--sample", everything)
-				require.Equal(w, 1, code)
-				require.Equal(w, all.Findings, sampled.Findings)
-				require.Equal(w, all.Documents, sampled.Documents)
-			})
+			c := w.Client.Database(world.ReadModel).Collection(collection)
+			var some []bson.Raw
+			cursor, err := c.Find(w.Context(), bson.D{}, options.Find().SetLimit(2))
+			require.NoError(w, err)
+			require.NoError(w, cursor.All(w.Context(), &some))
+			_, err = c.UpdateByID(w.Context(), some[0].Lookup("_id"), bson.D{{Key: "$set", Value: bson.D{{Key: "extra", Value: 1}}}})
+			require.NoError(w, err)
+			_, err = c.DeleteOne(w.Context(), bson.D{{Key: "_id", Value: some[1].Lookup("_id")}})
+			require.NoError(w, err)
+			_, err = c.InsertMany(w.Context(), []bson.D{{{Key: "_id", Value: "stranger"}}, {{Key: "_id", Value: 7}}})
+			require.NoError(w, err)
+			code, all, _ := verify(w, set)
+			require.Equal(w, 1, code)
+			require.Equal(w, 4, all.Differing)
+			code, sampled, _ := verify(w, set, "--sample", everything)
+			require.Equal(w, 1, code)
+			require.Equal(w, all.Findings, sampled.Findings)
+			require.Equal(w, all.Documents, sampled.Documents)
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	mongoevent "go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -25,26 +24,19 @@ type stalledAsItSetsAside struct {
 }
 
 func (x *stalledAsItSetsAside) settings(s shape) func(*projector.Config, *projector.Options) {
-	return func(c *projector.Config, o *projector.Options) {
-		s.settings(nil)(c, o)
-		given := o.Mongo
-		o.Mongo = func(m *options.ClientOptions) {
-			given(m)
-			m.SetMonitor(&mongoevent.CommandMonitor{
-				Started: func(_ context.Context, e *mongoevent.CommandStartedEvent) {
-					if command := e.Command.String(); x.armed.Load() && strings.Contains(command, "$inc") && strings.Contains(command, "parked.later") {
-						x.request.Store(e.RequestID)
-					}
-				},
-				Succeeded: func(_ context.Context, e *mongoevent.CommandSucceededEvent) {
-					if e.RequestID == x.request.Load() && x.armed.CompareAndSwap(true, false) {
-						x.projector.BusPlug.Stall()
-						x.counted.Store(true)
-					}
-				},
-			})
-		}
-	}
+	return monitored(s.settings, &mongoevent.CommandMonitor{
+		Started: func(_ context.Context, e *mongoevent.CommandStartedEvent) {
+			if command := e.Command.String(); x.armed.Load() && strings.Contains(command, "$inc") && strings.Contains(command, "parked.later") {
+				x.request.Store(e.RequestID)
+			}
+		},
+		Succeeded: func(_ context.Context, e *mongoevent.CommandSucceededEvent) {
+			if e.RequestID == x.request.Load() && x.armed.CompareAndSwap(true, false) {
+				x.projector.BusPlug.Stall()
+				x.counted.Store(true)
+			}
+		},
+	})
 }
 
 // G1, G5: a replay ends no parking while an event of the aggregate is being moved to the
@@ -90,8 +82,7 @@ func TestG1G5ReplayWaitsForEverySessionThatSetsAside(t *testing.T) {
 		}
 		require.Equal(w, 5, total, "an event was lost")
 		require.Empty(w, deadLetters(w))
-		_, err := x.projector.End()
-		require.NoError(w, err)
+		endCleanly(w, x.projector)
 	})
 }
 
@@ -115,7 +106,6 @@ func TestG1G5ReplayAppliesWhatIsSetAsideWhileItWaits(t *testing.T) {
 		require.Equal(w, 0, (<-done).Code)
 		requireRight(w, s, "a", 3)
 		require.Empty(w, deadLetters(w))
-		_, err := x.projector.End()
-		require.NoError(w, err)
+		endCleanly(w, x.projector)
 	})
 }

@@ -57,7 +57,6 @@ type shape struct {
 	fixed   *atomic.Bool
 	project projection.Projection
 	adjust  func(*projector.Config) // the settings; nil leaves them as they are
-	asIs    bool                    // project is run as it is
 	// applied returns how many events of an aggregate took effect.
 	applied func(w *world.World, aggregate string) int
 }
@@ -81,28 +80,54 @@ func shapes() []shape {
 	}
 }
 
-// settings makes a projector run the shape, with code that is fixed once the flag is set; nil
-// shares the shape's own flag.
-func (s shape) settings(fixed *atomic.Bool) func(*projector.Config, *projector.Options) {
-	project := s.project
-	if fixed != nil && !s.asIs {
-		if s.name == "repairable" {
-			project = repairable{fixed: fixed}
-		} else {
-			project = ledger{fixed: fixed}
-		}
-	}
-	return func(c *projector.Config, o *projector.Options) {
-		registry, err := projection.NewRegistry(project)
-		if err != nil {
-			panic(err)
-		}
-		c.Projection, o.Projections = s.name, registry
-		if s.adjust != nil {
-			s.adjust(c)
-		}
+// settings makes a projector run the shape.
+func (s shape) settings(c *projector.Config, o *projector.Options) {
+	runs(s.project)(c, o)
+	if s.adjust != nil {
+		s.adjust(c)
 	}
 }
+
+// correct returns the shape with code that is fixed, and its collections.
+func (s shape) correct() shape {
+	fixed := &atomic.Bool{}
+	fixed.Store(true)
+	if s.name == "repairable" {
+		s.project = repairable{fixed: fixed}
+	} else {
+		s.project = ledger{fixed: fixed}
+	}
+	return s
+}
+
+// before returns a projection that calls f with each event before it projects it, and fails with
+// the error of f.
+func before(p projection.Projection, f func(projection.Event) error) projection.Projection {
+	b := beforehand{p, f}
+	if one, ok := p.(projection.OneDocument); ok {
+		return beforehandOneDocument{b, one}
+	}
+	return b
+}
+
+type beforehand struct {
+	projection.Projection
+	f func(projection.Event) error
+}
+
+func (b beforehand) Project(e projection.Event) ([]projection.Write, error) {
+	if err := b.f(e); err != nil {
+		return nil, err
+	}
+	return b.Projection.Project(e)
+}
+
+type beforehandOneDocument struct {
+	beforehand
+	one projection.OneDocument
+}
+
+func (b beforehandOneDocument) Collection() string { return b.one.Collection() }
 
 // parkedRecord is the record of a parking.
 type parkedRecord struct {
@@ -145,9 +170,7 @@ func deadLettered(w *world.World, n int) {
 // what is known of them, and the reason.
 func deadLetters(w *world.World) (all []string) {
 	w.Helper()
-	receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
-		&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
-	require.NoError(w, err)
+	receiver := deadLetterReceiver(w, azservicebus.ReceiveModePeekLock)
 	messages, err := receiver.PeekMessages(w.Context(), 1000, nil)
 	require.NoError(w, err)
 	require.NoError(w, receiver.Close(w.Context()))
@@ -156,6 +179,25 @@ func deadLetters(w *world.World) (all []string) {
 		all = append(all, fmt.Sprintf("%s/%d %s", c.Aggregate, c.Version, *m.DeadLetterReason))
 	}
 	return all
+}
+
+func deadLetterReceiver(w *world.World, mode azservicebus.ReceiveMode) *azservicebus.Receiver {
+	w.Helper()
+	receiver, err := w.BusClient.NewReceiverForSubscription(world.Topic, world.Subscription,
+		&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter, ReceiveMode: mode})
+	require.NoError(w, err)
+	return receiver
+}
+
+// deadLetterFirst moves the first message of a session to the dead-letter queue.
+func deadLetterFirst(w *world.World, session, reason string) {
+	w.Helper()
+	receiver, err := w.BusClient.AcceptSessionForSubscription(w.Context(), world.Topic, world.Subscription, session, nil)
+	require.NoError(w, err)
+	messages, err := receiver.ReceiveMessages(w.Context(), 1, nil)
+	require.NoError(w, err)
+	require.NoError(w, receiver.DeadLetterMessage(w.Context(), messages[0], &azservicebus.DeadLetterOptions{Reason: &reason}))
+	require.NoError(w, receiver.Close(w.Context()))
 }
 
 // messageID returns the id of an event's message.

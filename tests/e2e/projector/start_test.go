@@ -23,8 +23,7 @@ func TestAProjectorWithoutMongoDBSaysSo(t *testing.T) {
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		require.Contains(t, p.Log.Text(), `"msg":"dependency works again"`)
-		_, err := p.End()
-		require.NoError(t, err)
+		endCleanly(w, p)
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
@@ -31,7 +30,7 @@ func paid(aggregate string, n int, eventType string) envelope.Change {
 // whichever is ahead; and each of them recognises its own.
 func TestG1G3StreamsDoNotShareAGuard(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, paid("a", 11, "Paid"))
 		w.Completed(1)
 		publish(w, event("a", 1, "T"), event("a", 2, "T"), paid("a", 12, "Paid"))
@@ -40,8 +39,7 @@ func TestG1G3StreamsDoNotShareAGuard(t *testing.T) {
 		w.Pass(time.Minute) // the broker forgets the message ids
 		publish(w, event("a", 2, "T"), paid("a", 12, "Paid"), event("a", 1, "T"), paid("a", 11, "Paid"), event("a", 3, "T"), paid("a", 13, "Paid"))
 		w.Completed(14)
-		end, err := p.End()
-		require.NoError(w, err)
+		end := endCleanly(w, p)
 		require.Equal(w, 10, end.Applied)
 		require.Equal(w, 4, end.Duplicates)
 		total := s.applied(w, "a")
@@ -66,8 +64,7 @@ func TestG2TwoStreamsEventsAreAppliedAsTheyArrive(t *testing.T) {
 		w.Completed(7)
 		require.Equal(w, "Shipped", w.TimelineOf("a").Type)
 		require.Equal(w, "Refunded", w.TimelineOf("b").Type)
-		end, err := p.End()
-		require.NoError(w, err)
+		end := endCleanly(w, p)
 		require.Equal(w, 7, end.Applied)
 	})
 }
@@ -75,14 +72,13 @@ func TestG2TwoStreamsEventsAreAppliedAsTheyArrive(t *testing.T) {
 // G2, G5: the parked events of two streams are replayed in the order in which they arrived as well.
 func TestG2G5TwoStreamsEventsAreReplayedAsTheyArrived(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, paid("a", 11, "Poison"), event("a", 1, "T"), paid("a", 12, "Paid"), event("a", 2, "Shipped"))
 		deadLettered(w, 4)
 		s.fixed.Store(true)
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		require.Empty(w, deadLetters(w))
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		requireOrderOfStreams(w, s)
 	})
 }
@@ -107,7 +103,7 @@ func requireOrderOfStreams(w *world.World, s shape) {
 // of one stops both, until it is replayed.
 func TestG5AStreamsPoisonStopsItsAggregateInBoth(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), paid("a", 7, "T"), paid("a", 8, "T"))
 		w.Completed(3)
 		publish(w, event("a", 3, "T"), paid("a", 9, "T"))
@@ -130,8 +126,7 @@ func TestG5AStreamsPoisonStopsItsAggregateInBoth(t *testing.T) {
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		require.Empty(w, deadLetters(w))
 		require.Equal(w, event("a", 4, "").Position, guard(w, s.guards, "a").Lookup("position").StringValue())
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -146,13 +141,12 @@ func TestG3AGuardThatNamesNoStreamBelongsToTheFirstThatComes(t *testing.T) {
 		}
 		_, err := w.Client.Database(world.ReadModel).Collection(s.guards).InsertOne(w.Context(), document)
 		require.NoError(w, err)
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 4, "T"), event("a", 5, "T"), event("a", 6, "T"))
 		w.Completed(3)
 		publish(w, paid("a", 1, "T"), paid("a", 2, "T"))
 		w.Completed(5)
-		end, err := p.End()
-		require.NoError(w, err)
+		end := endCleanly(w, p)
 		require.Equal(w, 3, end.Applied)
 		require.Equal(w, 2, end.Duplicates)
 		stands := guard(w, s.guards, "a")
@@ -166,11 +160,7 @@ func TestG3AGuardThatNamesNoStreamBelongsToTheFirstThatComes(t *testing.T) {
 // G3: a document that is replaced keeps the guards of both streams.
 func TestG3AReplacementKeepsTheGuardsOfAllStreams(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-			registry, err := projection.NewRegistry(latest{})
-			require.NoError(w, err)
-			c.Projection, o.Projections = "latest", registry
-		})
+		p := w.StartProjector(runs(latest{}))
 		count := 0
 		for n := 1; n <= 3; n++ {
 			told, untold := paid("a", 10*n, "T"), paid("a", 10*n+1, "T")
@@ -181,26 +171,15 @@ func TestG3AReplacementKeepsTheGuardsOfAllStreams(t *testing.T) {
 				w.Completed(count)
 			}
 			if n == 1 {
-				p = restarted(w, p, "latest", latest{})
+				endCleanly(w, p)
+				p = w.StartProjector(runs(latest{}))
 			}
 		}
-		end, err := p.End()
-		require.NoError(w, err)
+		end := endCleanly(w, p)
 		require.Zero(w, end.Duplicates, fmt.Sprint(guard(w, "latest", "a")))
 		stands := guard(w, "latest", "a")
 		require.Equal(w, event("a", 3, "").Position, stands.Lookup("position").StringValue())
 		require.EqualValues(w, 3, stands.Lookup("version").AsInt64())
 		require.Equal(w, event("a", 31, "").Position, stands.Lookup("streams", "shop%2Epayments", "position").StringValue())
-	})
-}
-
-func restarted(w *world.World, p *world.Projector, name string, project projection.Projection) *world.Projector {
-	w.Helper()
-	_, err := p.End()
-	require.NoError(w, err)
-	return w.StartProjector(func(c *projector.Config, o *projector.Options) {
-		registry, err := projection.NewRegistry(project)
-		require.NoError(w, err)
-		c.Projection, o.Projections = name, registry
 	})
 }

@@ -39,8 +39,7 @@ func TestG5AStubThatTheDatabaseRefusesIsToldAndWaitedFor(t *testing.T) {
 			{Key: "validator", Value: bson.D{{Key: "$or", Value: bson.A{sane, bson.D{{Key: "_sluice.empty", Value: true}}}}}},
 		}).Err())
 		deadLettered(w, 2)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Equal(w, []string{"a/1 WriteRefused", "a/2 AggregateParked"}, deadLetters(w))
 	})
 }
@@ -50,11 +49,10 @@ func TestG5AStubThatTheDatabaseRefusesIsToldAndWaitedFor(t *testing.T) {
 func TestG3ReplayOnAStubOneByOne(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "Poison"), event("a", 2, "Touch"), event("a", 3, "T"), event("a", 4, "Bad"))
 		deadLettered(w, 4)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.NoError(w, w.Client.Database(world.ReadModel).RunCommand(w.Context(), bson.D{
 			{Key: "collMod", Value: "timeline"}, {Key: "validator", Value: bson.D{{Key: "types.Bad", Value: bson.D{{Key: "$exists", Value: false}}}}},
 		}).Err())
@@ -85,42 +83,37 @@ func (growing) Project(e projection.Event) ([]projection.Write, error) {
 func TestG5AFullDocumentHoldsUpItsAggregateAlone(t *testing.T) {
 	size := func(n int) bson.D { return bson.D{{Key: "size", Value: n}} }
 	for _, key := range []envelope.SessionKey{{}, envelope.Buckets(1)} {
-		t.Run(key.String(), func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				put := func(aggregate string, n int, eventType string, bytes int) {
-					c := eventWithData(aggregate, n, eventType, size(bytes))
-					c.Session = key.Session(aggregate)
-					publish(w, c)
-				}
-				p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-					runs(growing{})(c, o)
-					c.MaxSessions, c.Connections, c.ReceiveBatch = 2, 1, 10
-				})
-				for _, name := range []string{"full1", "full2"} {
-					put(name, 1, "Big", 16<<20-300)
-				}
-				w.Completed(2)
-				for _, name := range []string{"full1", "full2"} {
-					put(name, 2, "Small", 200)
-				}
-				w.Pass(10 * time.Second)
-				for n := 1; n <= 5; n++ {
-					began := time.Now()
-					put("healthy", n, "T", n)
-					w.Completed(2 + n)
-					require.Less(w, time.Since(began), 5*time.Second)
-					w.Pass(20 * time.Second)
-				}
-				require.Contains(w, p.Log.Text(), "has no room for the record that parks it")
-				require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
-				for _, name := range []string{"full1", "full2"} {
-					_, err := w.Client.Database(world.ReadModel).Collection("growing").UpdateByID(w.Context(), name, bson.D{{Key: "$unset", Value: bson.D{{Key: "Big", Value: ""}}}})
-					require.NoError(w, err)
-				}
-				decided(w, 9)
-				_, err := p.End()
-				require.NoError(w, err)
+		subtest(t, key.String(), func(w *world.World) {
+			put := func(aggregate string, n int, eventType string, bytes int) {
+				publish(w, inSessions(key, eventWithData(aggregate, n, eventType, size(bytes)))...)
+			}
+			p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+				runs(growing{})(c, o)
+				c.MaxSessions, c.Connections, c.ReceiveBatch = 2, 1, 10
 			})
+			for _, name := range []string{"full1", "full2"} {
+				put(name, 1, "Big", 16<<20-300)
+			}
+			w.Completed(2)
+			for _, name := range []string{"full1", "full2"} {
+				put(name, 2, "Small", 200)
+			}
+			w.Pass(10 * time.Second)
+			for n := 1; n <= 5; n++ {
+				began := time.Now()
+				put("healthy", n, "T", n)
+				w.Completed(2 + n)
+				require.Less(w, time.Since(began), 5*time.Second)
+				w.Pass(20 * time.Second)
+			}
+			require.Contains(w, p.Log.Text(), "has no room for the record that parks it")
+			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
+			for _, name := range []string{"full1", "full2"} {
+				_, err := w.Client.Database(world.ReadModel).Collection("growing").UpdateByID(w.Context(), name, bson.D{{Key: "$unset", Value: bson.D{{Key: "Big", Value: ""}}}})
+				require.NoError(w, err)
+			}
+			decided(w, 9)
+			endCleanly(w, p)
 		})
 	}
 }

@@ -28,16 +28,6 @@ import (
 // together returns the shape of such a batch.
 func together() shape { return shapes()[1] }
 
-// publishTogether sends changes in one session, in order, so that they arrive as one batch.
-func publishTogether(w *world.World, changes ...envelope.Change) {
-	w.Helper()
-	key := envelope.Buckets(1)
-	for i := range changes {
-		changes[i].Session = key.Session(changes[i].Aggregate)
-	}
-	publish(w, changes...)
-}
-
 // total returns what all aggregates together have added to one document.
 func total(w *world.World) int {
 	w.Helper()
@@ -53,7 +43,7 @@ func total(w *world.World) int {
 type commits struct{ begun, conflicts atomic.Int64 }
 
 func (c *commits) watch(settings func(*projector.Config, *projector.Options)) func(*projector.Config, *projector.Options) {
-	monitor := &mongoevent.CommandMonitor{
+	return monitored(settings, &mongoevent.CommandMonitor{
 		Started: func(_ context.Context, e *mongoevent.CommandStartedEvent) {
 			if e.CommandName == "commitTransaction" {
 				c.begun.Add(1)
@@ -64,12 +54,7 @@ func (c *commits) watch(settings func(*projector.Config, *projector.Options)) fu
 				c.conflicts.Add(1)
 			}
 		},
-	}
-	return func(cfg *projector.Config, o *projector.Options) {
-		settings(cfg, o)
-		dial := o.Mongo
-		o.Mongo = func(m *options.ClientOptions) { dial(m); m.SetMonitor(monitor) }
-	}
+	})
 }
 
 // G1, G2, G3: the events of several aggregates that arrive together are committed together, and
@@ -84,10 +69,9 @@ func TestG1G2G3AggregatesOfABatchAreCommittedTogether(t *testing.T) {
 			}
 		}
 		publishTogether(w, changes...)
-		p := w.StartProjector(counted.watch(s.settings(nil)))
+		p := w.StartProjector(counted.watch(s.settings))
 		w.Completed(30)
-		end, err := p.End()
-		require.NoError(w, err)
+		end := endCleanly(w, p)
 		require.Equal(w, 30, end.Applied)
 		for a := range 10 {
 			name := fmt.Sprint("a", a)
@@ -113,43 +97,39 @@ func TestG1G3G5AGuardThatDoesNotMatchDecidesForNoOther(t *testing.T) {
 		"its aggregate is parked":        {event("b", 1, "Poison"), event("b", 2, "T"), 0, "b/2 AggregateParked", 0},
 		"a version before it is missing": {event("b", 1, "T"), event("b", 3, "T"), 0, "b/3 VersionGap", 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				s := together()
-				publishTogether(w, test.before)
-				first := w.StartProjector(s.settings(nil))
-				w.Eventually("it is settled", func() bool {
-					stats := w.Bus.Stats(world.SubscriptionPath)
-					return stats.Completed+stats.DeadLettered == 1
-				})
-				_, err := first.End()
-				require.NoError(w, err)
-				before := w.Bus.Stats(world.SubscriptionPath)
-				w.Pass(time.Minute) // the broker forgets the message ids
-
-				publishTogether(w, event("a", 1, "T"), event("c", 1, "T"), test.of, event("d", 1, "T"), event("a", 2, "T"))
-				second := w.StartProjector(s.settings(nil))
-				w.Completed(before.Completed + 4)
-				w.Eventually("all is settled", func() bool {
-					stats := w.Bus.Stats(world.SubscriptionPath)
-					return stats.Completed+stats.DeadLettered == 6
-				})
-				end, err := second.End()
-				require.NoError(w, err)
-				require.Equal(w, 4, end.Applied)
-				require.Equal(w, test.duplicates, end.Duplicates)
-				requireRight(w, s, "a", 2)
-				requireRight(w, s, "c", 1)
-				requireRight(w, s, "d", 1)
-				require.Equal(w, test.applied, s.applied(w, "b"))
-				require.Equal(w, 4+test.applied, total(w))
-				letters := deadLetters(w)
-				if test.letter == "" {
-					require.Empty(w, letters)
-				} else {
-					require.Equal(w, test.letter, letters[len(letters)-1])
-				}
+		subtest(t, name, func(w *world.World) {
+			s := together()
+			publishTogether(w, test.before)
+			first := w.StartProjector(s.settings)
+			w.Eventually("it is settled", func() bool {
+				stats := w.Bus.Stats(world.SubscriptionPath)
+				return stats.Completed+stats.DeadLettered == 1
 			})
+			endCleanly(w, first)
+			before := w.Bus.Stats(world.SubscriptionPath)
+			w.Pass(time.Minute) // the broker forgets the message ids
+
+			publishTogether(w, event("a", 1, "T"), event("c", 1, "T"), test.of, event("d", 1, "T"), event("a", 2, "T"))
+			second := w.StartProjector(s.settings)
+			w.Completed(before.Completed + 4)
+			w.Eventually("all is settled", func() bool {
+				stats := w.Bus.Stats(world.SubscriptionPath)
+				return stats.Completed+stats.DeadLettered == 6
+			})
+			end := endCleanly(w, second)
+			require.Equal(w, 4, end.Applied)
+			require.Equal(w, test.duplicates, end.Duplicates)
+			requireRight(w, s, "a", 2)
+			requireRight(w, s, "c", 1)
+			requireRight(w, s, "d", 1)
+			require.Equal(w, test.applied, s.applied(w, "b"))
+			require.Equal(w, 4+test.applied, total(w))
+			letters := deadLetters(w)
+			if test.letter == "" {
+				require.Empty(w, letters)
+			} else {
+				require.Equal(w, test.letter, letters[len(letters)-1])
+			}
 		})
 	}
 }
@@ -162,11 +142,10 @@ func TestG1G3G5ARefusedWriteInABatchParksNoOther(t *testing.T) {
 		require.NoError(w, w.Client.Database(world.ReadModel).CreateCollection(w.Context(), "lines",
 			options.CreateCollection().SetValidator(bson.D{{Key: "type", Value: bson.D{{Key: "$ne", Value: "Bad"}}}})))
 		publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("c", 1, "T"), event("b", 2, "Bad"), event("d", 1, "T"), event("b", 3, "T"))
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		w.Completed(4)
 		deadLettered(w, 2)
-		end, err := p.End()
-		require.NoError(w, err)
+		end := endCleanly(w, p)
 		require.Equal(w, 4, end.Applied)
 		require.Equal(w, []string{"b/2 WriteRefused", "b/3 AggregateParked"}, deadLetters(w))
 		for _, name := range []string{"a", "c", "d"} {
@@ -184,10 +163,9 @@ func TestG5AFailureOfItsOwnInABatchHoldsUpNoOther(t *testing.T) {
 		s := together()
 		w.FailMongo(7, 16732, "update") // whichever writes these are: each is tried alone eventually
 		publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("c", 1, "T"), event("d", 1, "T"))
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		w.Completed(4)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		for _, name := range []string{"a", "b", "c", "d"} {
 			requireRight(w, s, name, 1)
 		}
@@ -201,27 +179,24 @@ func TestG5AFailureOfItsOwnInABatchHoldsUpNoOther(t *testing.T) {
 func TestG1G2ATransactionOfSeveralAggregatesIsSplit(t *testing.T) {
 	for _, code := range []int{257, 359} {
 		for _, times := range []int{1, 2, 3} {
-			t.Run(fmt.Sprint(code, " ", times, " times"), func(t *testing.T) {
-				inVirtualTime(t, func(w *world.World) {
-					s := together()
-					w.FailMongo(times, code, "commitTransaction")
-					var changes []envelope.Change
-					for n := 1; n <= 2; n++ {
-						for a := range 8 {
-							changes = append(changes, event(fmt.Sprint("a", a), n, "T"))
-						}
-					}
-					publishTogether(w, changes...)
-					p := w.StartProjector(s.settings(nil))
-					w.Completed(16)
-					_, err := p.End()
-					require.NoError(w, err)
+			subtest(t, fmt.Sprint(code, " ", times, " times"), func(w *world.World) {
+				s := together()
+				w.FailMongo(times, code, "commitTransaction")
+				var changes []envelope.Change
+				for n := 1; n <= 2; n++ {
 					for a := range 8 {
-						requireRight(w, s, fmt.Sprint("a", a), 2)
+						changes = append(changes, event(fmt.Sprint("a", a), n, "T"))
 					}
-					require.Equal(w, 16, total(w))
-					require.Empty(w, deadLetters(w))
-				})
+				}
+				publishTogether(w, changes...)
+				p := w.StartProjector(s.settings)
+				w.Completed(16)
+				endCleanly(w, p)
+				for a := range 8 {
+					requireRight(w, s, fmt.Sprint("a", a), 2)
+				}
+				require.Equal(w, 16, total(w))
+				require.Empty(w, deadLetters(w))
 			})
 		}
 	}
@@ -230,26 +205,21 @@ func TestG1G2ATransactionOfSeveralAggregatesIsSplit(t *testing.T) {
 // G1, G3: a projector that is killed anywhere while it writes several aggregates leaves none of
 // them half done.
 func TestG1G3ProjectorKilledAnywhereInABatch(t *testing.T) {
-	step := 2
-	if testing.Short() {
-		step = 7
-	}
-	for n, finished := 1, false; !finished && !t.Failed(); n += step {
-		inVirtualTime(t, func(w *world.World) {
-			s := together()
-			publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T"), event("c", 1, "T"))
-			first := w.StartProjector(s.settings(nil))
-			kill := world.LayFuse(n, first.BusPlug, first.MongoPlug)
-			done := func() bool { return w.Bus.Stats(world.SubscriptionPath).Completed == 4 }
-			w.Eventually("it is killed, or has finished", func() bool { return kill.HasBlown() || done() })
-			finished = !kill.HasBlown()
-			first.Kill()
-			w.StartProjector(s.settings(nil))
-			w.Eventually("everything is settled", done)
-			require.Equal(w, []int{2, 1, 1}, []int{s.applied(w, "a"), s.applied(w, "b"), s.applied(w, "c")}, "after %d writes", n)
-			require.Equal(w, 4, total(w), "after %d writes", n)
-		})
-	}
+	killedAnywhere(t, 2, 7, func(w *world.World, n int) (finished bool) {
+		s := together()
+		publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T"), event("c", 1, "T"))
+		first := w.StartProjector(s.settings)
+		kill := world.LayFuse(n, first.BusPlug, first.MongoPlug)
+		done := func() bool { return w.Bus.Stats(world.SubscriptionPath).Completed == 4 }
+		w.Eventually("it is killed, or has finished", func() bool { return kill.HasBlown() || done() })
+		finished = !kill.HasBlown()
+		first.Kill()
+		w.StartProjector(s.settings)
+		w.Eventually("everything is settled", done)
+		require.Equal(w, []int{2, 1, 1}, []int{s.applied(w, "a"), s.applied(w, "b"), s.applied(w, "c")}, "after %d writes", n)
+		require.Equal(w, 4, total(w), "after %d writes", n)
+		return finished
+	})
 }
 
 // G1, G3: the transaction of a batch commits all of it: a projector that dies at the moment of the
@@ -258,20 +228,14 @@ func TestG1G3TheCommitOfABatchHoldsItsEffects(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s, killed := together(), &atomic.Bool{}
 		var first *world.Projector
-		settings := func(c *projector.Config, o *projector.Options) {
-			s.settings(nil)(c, o)
-			dial := o.Mongo
-			o.Mongo = func(m *options.ClientOptions) {
-				dial(m)
-				m.SetMonitor(&mongoevent.CommandMonitor{Succeeded: func(_ context.Context, e *mongoevent.CommandSucceededEvent) {
-					if e.CommandName == "commitTransaction" && killed.CompareAndSwap(false, true) { // before the projector continues
-						first.BusPlug.Pull()
-						first.MongoPlug.Pull()
-					}
-				}})
-			}
-		}
-		first = w.StartProjector(settings)
+		first = w.StartProjector(monitored(s.settings, &mongoevent.CommandMonitor{
+			Succeeded: func(_ context.Context, e *mongoevent.CommandSucceededEvent) {
+				if e.CommandName == "commitTransaction" && killed.CompareAndSwap(false, true) { // before the projector continues
+					first.BusPlug.Pull()
+					first.MongoPlug.Pull()
+				}
+			},
+		}))
 		publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("a", 2, "T"), event("c", 1, "T"))
 		w.Eventually("it is gone", killed.Load)
 		first.Kill()
@@ -281,10 +245,9 @@ func TestG1G3TheCommitOfABatchHoldsItsEffects(t *testing.T) {
 			require.Equal(w, 4, total(w))
 		}
 		right()
-		second := w.StartProjector(s.settings(nil))
+		second := w.StartProjector(s.settings)
 		w.Completed(4)
-		end, err := second.End()
-		require.NoError(w, err)
+		end := endCleanly(w, second)
 		require.Equal(w, []int{0, 4}, []int{end.Applied, end.Duplicates})
 		right()
 	})
@@ -294,25 +257,23 @@ func TestG1G3TheCommitOfABatchHoldsItsEffects(t *testing.T) {
 // harm, whether the commit is late or never happens.
 func TestG3G4ALockThatIsLostWhileABatchIsCommitted(t *testing.T) {
 	for name, late := range map[string]time.Duration{"after the lock": world.LockDuration + 5*time.Second, "after the transaction": 10 * time.Minute} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				s := together()
-				s.adjust = func(c *projector.Config) { c.ApplyTimeout = 20 * time.Minute }
-				w.DelayMongo(1, late, "commitTransaction")
-				publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("c", 1, "T"))
-				counted := &commits{}
-				first := w.StartProjector(counted.watch(s.settings(nil)))
-				w.Eventually("the commit is under way", func() bool { return counted.begun.Load() > 0 })
-				first.BusPlug.Pull()
-				w.Eventually("the handler is cancelled", func() bool { return strings.Contains(first.Log.Text(), "session lock lost") })
-				w.StartProjector(together().settings(nil))
-				w.Completed(3)
-				w.Pass(15 * time.Minute)
-				require.Equal(w, 3, total(w))
-				for _, name := range []string{"a", "b", "c"} {
-					requireRight(w, s, name, 1)
-				}
-			})
+		subtest(t, name, func(w *world.World) {
+			s := together()
+			s.adjust = func(c *projector.Config) { c.ApplyTimeout = 20 * time.Minute }
+			w.DelayMongo(1, late, "commitTransaction")
+			publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("c", 1, "T"))
+			counted := &commits{}
+			first := w.StartProjector(counted.watch(s.settings))
+			w.Eventually("the commit is under way", func() bool { return counted.begun.Load() > 0 })
+			first.BusPlug.Pull()
+			w.Eventually("the handler is cancelled", func() bool { return strings.Contains(first.Log.Text(), "session lock lost") })
+			w.StartProjector(together().settings)
+			w.Completed(3)
+			w.Pass(15 * time.Minute)
+			require.Equal(w, 3, total(w))
+			for _, name := range []string{"a", "b", "c"} {
+				requireRight(w, s, name, 1)
+			}
 		})
 	}
 }
@@ -323,27 +284,23 @@ func TestG2G3BatchesOfReplicasThatMeetInOneDocumentAddUp(t *testing.T) {
 	inRealTime(t, time.Millisecond, func(w *world.World) {
 		const aggregates, events, buckets = 24, 10, 6
 		s, counted := together(), &commits{}
-		key := envelope.Buckets(buckets)
 		for range 2 {
-			w.StartProjector(counted.watch(s.settings(nil)))
+			w.StartProjector(counted.watch(s.settings))
 		}
 		w.DelayMongo(20, 20*time.Millisecond, "commitTransaction") // long transactions conflict for certain
 		for n := 1; n <= events; n++ {
 			var changes []envelope.Change
 			for a := range aggregates {
-				c := event(fmt.Sprint("a", a), n, "T")
-				c.Session = key.Session(c.Aggregate)
-				changes = append(changes, c)
+				changes = append(changes, event(fmt.Sprint("a", a), n, "T"))
 			}
-			publish(w, changes...)
+			publish(w, inSessions(envelope.Buckets(buckets), changes...)...)
 			if n%4 == 0 {
 				w.Mongo.DropConnections()
 			}
 		}
 		w.Completed(aggregates * events)
 		for _, p := range w.Projectors {
-			end, err := p.End()
-			require.NoError(w, err)
+			end := endCleanly(w, p)
 			require.Zero(w, end.DeadLettered)
 		}
 		for a := range aggregates {

@@ -16,32 +16,15 @@ import (
 
 // undecided returns a shape that fails, with an unlisted error, at events of the type Unlisted.
 func undecided(s shape) shape {
-	failing := unsure{s.project}
-	if one, ok := s.project.(projection.OneDocument); ok {
-		s.project = unsureDocument{failing, one}
-	} else {
-		s.project = failing
-	}
-	s.asIs = true
+	s.project = before(s.project, func(e projection.Event) error {
+		if e.Type != "Unlisted" {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond) // so that a test in which a caller retries without a pause ends as well
+		return errors.New("refused for what it is, by an unlisted code")
+	})
 	return s
 }
-
-type unsure struct{ projection.Projection }
-
-func (u unsure) Project(e projection.Event) ([]projection.Write, error) {
-	if e.Type == "Unlisted" {
-		time.Sleep(50 * time.Millisecond) // so that a test in which a caller retries without a pause ends as well
-		return nil, errors.New("refused for what it is, by an unlisted code")
-	}
-	return u.Projection.Project(e)
-}
-
-type unsureDocument struct {
-	unsure
-	one projection.OneDocument
-}
-
-func (u unsureDocument) Collection() string { return u.one.Collection() }
 
 // G5: as many aggregates as there are workers fail without end, each for a reason of its own. The
 // other aggregates continue. Eventually the failing ones are parked, with their errors.
@@ -51,7 +34,7 @@ func TestG5AggregatesThatFailForDifferentReasonsHoldUpNoOther(t *testing.T) {
 		for n := range 8 { // as many as MAX_SESSIONS
 			publish(w, event(fmt.Sprintf("bad-%d", n), 1, "Unlisted"))
 		}
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		w.Pass(5 * time.Second)
 		for n := 1; n <= 16; n++ {
 			began := time.Now()
@@ -68,8 +51,7 @@ func TestG5AggregatesThatFailForDifferentReasonsHoldUpNoOther(t *testing.T) {
 		require.NotContains(w, p.Log.Text(), "works again")
 		require.Contains(w, p.Log.Text(), `"msg":"an event cannot be applied; it is retried, and its aggregate waits","aggregate":"bad-0","session":"bad-0"`)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -78,25 +60,19 @@ func TestG5AggregatesThatFailForDifferentReasonsHoldUpNoOther(t *testing.T) {
 func TestG5WhatFailsInASharedSessionHoldsUpNoNeighbour(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s = undecided(s)
-		key := envelope.Buckets(1)
-		put := func(c envelope.Change) {
-			c.Session = key.Session(c.Aggregate)
-			publish(w, c)
-		}
-		put(event("bad", 1, "Unlisted"))
+		publishTogether(w, event("bad", 1, "Unlisted"))
 		for n := 1; n <= 150; n++ {
-			put(event("healthy", n, "T"))
+			publishTogether(w, event("healthy", n, "T"))
 		}
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		w.Completed(150)
-		put(event("bad", 2, "T"))
-		put(event("healthy", 151, "T"))
+		publishTogether(w, event("bad", 2, "T"))
+		publishTogether(w, event("healthy", 151, "T"))
 		w.Completed(151)
 		require.Equal(w, 151, s.applied(w, "healthy"))
 		require.Zero(w, s.applied(w, "bad"))
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 	})
 }
 
@@ -104,32 +80,24 @@ func TestG5WhatFailsInASharedSessionHoldsUpNoNeighbour(t *testing.T) {
 // behind them continue.
 func TestG5WhatFailsHoldsUpNoNeighbourHoweverMuchOfItThereIs(t *testing.T) {
 	for _, receiver := range []string{"direct", "sdk"} {
-		t.Run(receiver, func(t *testing.T) {
-			eachShape(t, func(w *world.World, s shape) {
-				s = undecided(s)
-				s.adjust = func(c *projector.Config) { c.SessionReceiver, c.ReceiveBatch = receiver, 5 }
-				key := envelope.Buckets(1)
-				put := func(c envelope.Change) {
-					c.Session = key.Session(c.Aggregate)
-					publish(w, c)
-				}
-				for n := 1; n <= 30; n++ {
-					put(event("bad", n, "Unlisted"))
-				}
-				for n := 1; n <= 50; n++ {
-					put(event("healthy", n, "T"))
-				}
-				p := w.StartProjector(s.settings(nil))
-				w.Completed(50)
-				put(event("healthy", 51, "T"))
-				w.Completed(51)
-				require.Equal(w, 51, s.applied(w, "healthy"))
-				require.Zero(w, s.applied(w, "bad"))
-				stats := w.Bus.Stats(world.SubscriptionPath)
-				require.Zero(w, stats.DeadLettered+stats.Redelivered)
-				_, err := p.End()
-				require.NoError(w, err)
-			})
+		eachShapeOf(t, receiver, func(w *world.World, s shape) {
+			s = undecided(s)
+			s.adjust = func(c *projector.Config) { c.SessionReceiver, c.ReceiveBatch = receiver, 5 }
+			for n := 1; n <= 30; n++ {
+				publishTogether(w, event("bad", n, "Unlisted"))
+			}
+			for n := 1; n <= 50; n++ {
+				publishTogether(w, event("healthy", n, "T"))
+			}
+			p := w.StartProjector(s.settings)
+			w.Completed(50)
+			publishTogether(w, event("healthy", 51, "T"))
+			w.Completed(51)
+			require.Equal(w, 51, s.applied(w, "healthy"))
+			require.Zero(w, s.applied(w, "bad"))
+			stats := w.Bus.Stats(world.SubscriptionPath)
+			require.Zero(w, stats.DeadLettered+stats.Redelivered)
+			endCleanly(w, p)
 		})
 	}
 }
@@ -138,27 +106,24 @@ func TestG5WhatFailsHoldsUpNoNeighbourHoweverMuchOfItThereIs(t *testing.T) {
 // applied, and the poison parks.
 func TestG2G5APoisonDoesNotParkBeforeWhatComesFirst(t *testing.T) {
 	for _, kind := range []string{"Poison", "Garbage"} {
-		t.Run(kind, func(t *testing.T) {
-			eachShape(t, func(w *world.World, s shape) {
-				w.FailMongo(1, 16732, "update")
-				publish(w, event("a", 1, "T"))
-				if kind == "Poison" {
-					publish(w, event("a", 2, "Poison"))
-				} else {
-					m := encode(w, event("a", 2, "T"))
-					m.Body = m.Body[:len(m.Body)/2]
-					send(w, m)
-				}
-				publish(w, event("a", 3, "T"))
-				p := w.StartProjector(s.settings(nil))
-				deadLettered(w, 2)
-				w.Completed(1)
-				require.Equal(w, 1, s.applied(w, "a"))
-				reason := map[string]string{"Poison": "ProjectionFailed", "Garbage": "UndecodableBody"}[kind]
-				require.Equal(w, []string{"a/2 " + reason, "a/3 AggregateParked"}, deadLetters(w))
-				_, err := p.End()
-				require.NoError(w, err)
-			})
+		eachShapeOf(t, kind, func(w *world.World, s shape) {
+			w.FailMongo(1, 16732, "update")
+			publish(w, event("a", 1, "T"))
+			if kind == "Poison" {
+				publish(w, event("a", 2, "Poison"))
+			} else {
+				m := encode(w, event("a", 2, "T"))
+				m.Body = m.Body[:len(m.Body)/2]
+				send(w, m)
+			}
+			publish(w, event("a", 3, "T"))
+			p := w.StartProjector(s.settings)
+			deadLettered(w, 2)
+			w.Completed(1)
+			require.Equal(w, 1, s.applied(w, "a"))
+			reason := map[string]string{"Poison": "ProjectionFailed", "Garbage": "UndecodableBody"}[kind]
+			require.Equal(w, []string{"a/2 " + reason, "a/3 AggregateParked"}, deadLetters(w))
+			endCleanly(w, p)
 		})
 	}
 }
@@ -166,16 +131,13 @@ func TestG2G5APoisonDoesNotParkBeforeWhatComesFirst(t *testing.T) {
 // G5: the codes with which indexes refuse a document mean that it is permanently refused.
 func TestG5ARefusalByAnIndexParksItsAggregate(t *testing.T) {
 	for _, code := range []int{171, 201, 16755, 16766, 17261, 17262} {
-		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				w.FailMongo(1, code, "update")
-				publish(w, event("a", 1, "T"))
-				p := w.StartProjector(nil)
-				deadLettered(w, 1)
-				_, err := p.End()
-				require.NoError(w, err)
-				require.Equal(w, []string{"a/1 WriteRefused"}, deadLetters(w))
-			})
+		subtest(t, fmt.Sprint(code), func(w *world.World) {
+			w.FailMongo(1, code, "update")
+			publish(w, event("a", 1, "T"))
+			p := w.StartProjector(nil)
+			deadLettered(w, 1)
+			endCleanly(w, p)
+			require.Equal(w, []string{"a/1 WriteRefused"}, deadLetters(w))
 		})
 	}
 }
@@ -184,21 +146,15 @@ func TestG5ARefusalByAnIndexParksItsAggregate(t *testing.T) {
 // the same write are applied.
 func TestG1G5AnUnknownCodeIsRetriedOneByOne(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		key := envelope.Buckets(1)
 		var changes []envelope.Change
 		for n := 1; n <= 3; n++ {
-			for _, name := range []string{"a", "b", "c"} {
-				c := event(name, n, "T")
-				c.Session = key.Session(name)
-				changes = append(changes, c)
-			}
+			changes = append(changes, event("a", n, "T"), event("b", n, "T"), event("c", n, "T"))
 		}
 		w.FailMongo(4, 16732, "update")
-		publish(w, changes...)
-		p := w.StartProjector(s.settings(nil))
+		publishTogether(w, changes...)
+		p := w.StartProjector(s.settings)
 		w.Completed(9)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		for _, name := range []string{"a", "b", "c"} {
 			requireRight(w, s, name, 3)
 		}
@@ -218,32 +174,29 @@ func TestG1G2ATransactionThatIsTooLargeIsSplit(t *testing.T) {
 		"the cache":                            {359, 2, ""},
 		"one event by itself, which is parked": {257, 4, "WriteRefused"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				s := shapes()[1]
-				w.FailMongo(test.times, test.code, "commitTransaction")
-				var changes []envelope.Change
-				for n := 1; n <= 8; n++ {
-					changes = append(changes, event("a", n, "T"))
-				}
-				publish(w, changes...)
-				p := w.StartProjector(s.settings(nil))
-				w.Eventually("all is decided", func() bool {
-					s := w.Bus.Stats(world.SubscriptionPath)
-					return s.Completed+s.DeadLettered == 8
-				})
-				_, err := p.End()
-				require.NoError(w, err)
-				require.Equal(w, test.parked, parked(w, s.guards, "a").Reason)
-				if test.parked == "" {
-					requireRight(w, s, "a", 8)
-				} else {
-					require.Equal(w, "a/1 WriteRefused", deadLetters(w)[0])
-					require.Zero(w, s.applied(w, "a"))
-					require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
-					requireRight(w, s, "a", 8)
-				}
+		subtest(t, name, func(w *world.World) {
+			s := shapes()[1]
+			w.FailMongo(test.times, test.code, "commitTransaction")
+			var changes []envelope.Change
+			for n := 1; n <= 8; n++ {
+				changes = append(changes, event("a", n, "T"))
+			}
+			publish(w, changes...)
+			p := w.StartProjector(s.settings)
+			w.Eventually("all is decided", func() bool {
+				s := w.Bus.Stats(world.SubscriptionPath)
+				return s.Completed+s.DeadLettered == 8
 			})
+			endCleanly(w, p)
+			require.Equal(w, test.parked, parked(w, s.guards, "a").Reason)
+			if test.parked == "" {
+				requireRight(w, s, "a", 8)
+			} else {
+				require.Equal(w, "a/1 WriteRefused", deadLetters(w)[0])
+				require.Zero(w, s.applied(w, "a"))
+				require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
+				requireRight(w, s, "a", 8)
+			}
 		})
 	}
 }
@@ -258,27 +211,17 @@ func TestG1G2ATransactionThatIsTooSlowIsSplit(t *testing.T) {
 		for n := 1; n <= events; n++ {
 			changes = append(changes, event("a", n, "T"))
 		}
-		slow := slowEvents{s.project, 100 * time.Millisecond}
-		s.project, s.asIs = slow, true
+		s.project = before(s.project, func(projection.Event) error {
+			time.Sleep(100 * time.Millisecond)
+			return nil
+		})
 		publish(w, changes...)
-		p := w.StartProjector(s.settings(nil))
+		p := w.StartProjector(s.settings)
 		w.Completed(events)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		requireRight(w, s, "a", events)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
 	})
-}
-
-// slowEvents takes its time for each event.
-type slowEvents struct {
-	projection.Projection
-	each time.Duration
-}
-
-func (s slowEvents) Project(e projection.Event) ([]projection.Write, error) {
-	time.Sleep(s.each)
-	return s.Projection.Project(e)
 }
 
 // G5: a write that breaks a unique index is permanently refused, even if the server does not name
@@ -291,8 +234,7 @@ func TestG5AUniqueIndexThatIsNotNamedParks(t *testing.T) {
 		w.FailMongo(3, 11000, "update")
 		publish(w, event("a", 2, "T"))
 		deadLettered(w, 1)
-		_, err := p.End()
-		require.NoError(w, err)
+		endCleanly(w, p)
 		require.Equal(w, []string{"a/2 WriteRefused"}, deadLetters(w))
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -65,34 +64,27 @@ func TestG5AWriteThatCannotBeWrittenHoldsUpNoNeighbour(t *testing.T) {
 		"panic", "panic in an id", "panic in a list", "channel", "name", "name in a value", "missing value", "missing id", "no document",
 		"broken document", "broken value", "pointer",
 	} {
-		t.Run(bad, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				put := func(c envelope.Change) {
-					c.Session = "bucket-0"
-					publish(w, c)
-				}
-				p := w.StartProjector(runs(unwritable{}))
-				w.DelayMongo(1, time.Second, "update") // the rest comes as one batch
-				put(event("first", 1, "T"))
-				w.Eventually("the first is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
-				put(event("bad", 1, bad))
-				for n := 1; n <= 5; n++ {
-					put(event("healthy", n, "T"))
-				}
-				began := time.Now()
-				decided(w, 7)
-				require.Less(w, time.Since(began), 5*time.Second)
-				reason := "ProjectionInvalid"
-				if strings.HasPrefix(bad, "panic") {
-					reason = "ProjectionFailed"
-				}
-				require.Equal(w, []string{"bad/1 " + reason}, deadLetters(w))
-				raw, err := w.Client.Database(world.ReadModel).Collection("unwritable").FindOne(w.Context(), bson.D{{Key: "_id", Value: "healthy"}}).Raw()
-				require.NoError(w, err)
-				require.Equal(w, "5", fmt.Sprint(raw.Lookup("events").AsInt64()))
-				_, err = p.End()
-				require.NoError(w, err)
-			})
+		subtest(t, bad, func(w *world.World) {
+			p := w.StartProjector(runs(unwritable{}))
+			w.DelayMongo(1, time.Second, "update") // the rest comes as one batch
+			publishTogether(w, event("first", 1, "T"))
+			w.Eventually("the first is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
+			publishTogether(w, event("bad", 1, bad))
+			for n := 1; n <= 5; n++ {
+				publishTogether(w, event("healthy", n, "T"))
+			}
+			began := time.Now()
+			decided(w, 7)
+			require.Less(w, time.Since(began), 5*time.Second)
+			reason := "ProjectionInvalid"
+			if strings.HasPrefix(bad, "panic") {
+				reason = "ProjectionFailed"
+			}
+			require.Equal(w, []string{"bad/1 " + reason}, deadLetters(w))
+			raw, err := w.Client.Database(world.ReadModel).Collection("unwritable").FindOne(w.Context(), bson.D{{Key: "_id", Value: "healthy"}}).Raw()
+			require.NoError(w, err)
+			require.Equal(w, "5", fmt.Sprint(raw.Lookup("events").AsInt64()))
+			endCleanly(w, p)
 		})
 	}
 }

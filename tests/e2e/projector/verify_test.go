@@ -42,37 +42,35 @@ func sell(w *world.World, count, withheld int) {
 // and reported with its reason.
 func TestVerifyFindsEveryDifference(t *testing.T) {
 	for name, collection := range map[string]string{"timeline": "timeline", "orders": "customers", "mirror": "mirror"} {
-		t.Run(name, func(t *testing.T) {
-			inVirtualTime(t, func(w *world.World) {
-				set := func(c *projector.Config, _ *projector.Options) { c.Projection = name }
-				w.StartProjector(set)
-				const count = 300
-				sell(w, count, 0)
-				w.Completed(count)
-				right := w.OperateProjector(set, "verify")
-				require.Equal(w, 0, right.Code)
-				require.Regexp(w, name+` against shop.events: 300 events, \d+ documents: all right`, right.Out)
+		subtest(t, name, func(w *world.World) {
+			set := func(c *projector.Config, _ *projector.Options) { c.Projection = name }
+			w.StartProjector(set)
+			const count = 300
+			sell(w, count, 0)
+			w.Completed(count)
+			right := w.OperateProjector(set, "verify")
+			require.Equal(w, 0, right.Code)
+			require.Regexp(w, name+` against shop.events: 300 events, \d+ documents: all right`, right.Out)
 
-				c := w.Client.Database(world.ReadModel).Collection(collection)
-				var some []bson.Raw
-				cursor, err := c.Find(w.Context(), bson.D{}, options.Find().SetLimit(3))
-				require.NoError(w, err)
-				require.NoError(w, cursor.All(w.Context(), &some))
-				id := func(i int) bson.RawValue { return some[i].Lookup("_id") }
-				_, err = c.UpdateByID(w.Context(), id(0), bson.D{{Key: "$set", Value: bson.D{{Key: "extra", Value: 1}}}})
-				require.NoError(w, err)
-				_, err = c.DeleteOne(w.Context(), bson.D{{Key: "_id", Value: id(1)}})
-				require.NoError(w, err)
-				_, err = c.InsertOne(w.Context(), bson.D{{Key: "_id", Value: "stranger"}})
-				require.NoError(w, err)
-				got := w.OperateProjector(set, "verify")
-				require.Equal(w, 1, got.Code)
-				require.Empty(w, got.Err)
-				require.Contains(w, got.Out, "extra is 1, expected missing\n    all its events are applied: the document is wrong")
-				require.Contains(w, got.Out, "is missing")
-				require.Contains(w, got.Out, collection+` "stranger": exists, but no event of the source creates it`)
-				require.Contains(w, got.Out, ": 3 differ")
-			})
+			c := w.Client.Database(world.ReadModel).Collection(collection)
+			var some []bson.Raw
+			cursor, err := c.Find(w.Context(), bson.D{}, options.Find().SetLimit(3))
+			require.NoError(w, err)
+			require.NoError(w, cursor.All(w.Context(), &some))
+			id := func(i int) bson.RawValue { return some[i].Lookup("_id") }
+			_, err = c.UpdateByID(w.Context(), id(0), bson.D{{Key: "$set", Value: bson.D{{Key: "extra", Value: 1}}}})
+			require.NoError(w, err)
+			_, err = c.DeleteOne(w.Context(), bson.D{{Key: "_id", Value: id(1)}})
+			require.NoError(w, err)
+			_, err = c.InsertOne(w.Context(), bson.D{{Key: "_id", Value: "stranger"}})
+			require.NoError(w, err)
+			got := w.OperateProjector(set, "verify")
+			require.Equal(w, 1, got.Code)
+			require.Empty(w, got.Err)
+			require.Contains(w, got.Out, "extra is 1, expected missing\n    all its events are applied: the document is wrong")
+			require.Contains(w, got.Out, "is missing")
+			require.Contains(w, got.Out, collection+` "stranger": exists, but no event of the source creates it`)
+			require.Contains(w, got.Out, ": 3 differ")
 		})
 	}
 }

@@ -3,15 +3,19 @@ package projector_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	mongoevent "go.mongodb.org/mongo-driver/v2/event"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -27,10 +31,68 @@ func inVirtualTime(t *testing.T, f func(w *world.World)) {
 	world.InVirtualTime(t, settings(0), f)
 }
 
+// subtest runs f in virtual time, as the subtest of that name.
+func subtest(t *testing.T, name string, f func(w *world.World)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inVirtualTime(t, f) })
+}
+
+// killedAnywhere runs f with ever later moments at which something is to be killed, counted in
+// writes to the network, until f reports that it had finished before. The moments are step writes
+// apart, or short ones with -short.
+func killedAnywhere(t *testing.T, step, short int, f func(w *world.World, n int) (finished bool)) {
+	t.Helper()
+	if testing.Short() {
+		step = short
+	}
+	for n, finished := 1, false; !finished && !t.Failed(); n += step {
+		inVirtualTime(t, func(w *world.World) { finished = f(w, n) })
+	}
+}
+
 // inRealTime runs f; roundTrip is that of Service Bus.
 func inRealTime(t *testing.T, roundTrip time.Duration, f func(w *world.World)) {
 	t.Helper()
 	world.InRealTime(t, settings(roundTrip), f)
+}
+
+// endCleanly ends a projector, which must not fail, and returns what it counted.
+func endCleanly(w *world.World, p *world.Projector) world.Counters {
+	w.Helper()
+	counted, err := p.End()
+	require.NoError(w, err)
+	return counted
+}
+
+// refusal waits until a projector ends by itself, and returns its error.
+func refusal(w *world.World, p *world.Projector) error {
+	w.Helper()
+	w.Eventually("the projector ends", func() bool { return len(p.Done) > 0 })
+	_, err := p.End()
+	return err
+}
+
+// runs makes a projector run one projection.
+func runs(p projection.Projection) func(*projector.Config, *projector.Options) {
+	return func(c *projector.Config, o *projector.Options) {
+		registry, err := projection.NewRegistry(p)
+		if err != nil {
+			panic(err)
+		}
+		c.Projection, o.Projections = p.Name(), registry
+	}
+}
+
+// monitored adds to a projector's settings, which may be nil, that a monitor gets the commands of
+// its MongoDB client.
+func monitored(set func(*projector.Config, *projector.Options), monitor *mongoevent.CommandMonitor) func(*projector.Config, *projector.Options) {
+	return func(c *projector.Config, o *projector.Options) {
+		if set != nil {
+			set(c, o)
+		}
+		given := o.Mongo
+		o.Mongo = func(m *options.ClientOptions) { given(m); m.SetMonitor(monitor) }
+	}
 }
 
 // event returns the change that inserts one event of an event store.
@@ -56,14 +118,30 @@ func event(aggregate string, n int, eventType string) envelope.Change {
 	}
 }
 
-// publish sends changes in order, as one batch.
+// publish sends changes in order, as one batch if there are no more than 300.
 func publish(w *world.World, changes ...envelope.Change) {
 	w.Helper()
-	var messages []*azservicebus.Message
-	for _, c := range changes {
-		messages = append(messages, encode(w, c))
+	for some := range slices.Chunk(changes, 300) {
+		var messages []*azservicebus.Message
+		for _, c := range some {
+			messages = append(messages, encode(w, c))
+		}
+		send(w, messages...)
 	}
-	send(w, messages...)
+}
+
+// publishTogether sends changes in one session, in order, so that they arrive as one batch.
+func publishTogether(w *world.World, changes ...envelope.Change) {
+	w.Helper()
+	publish(w, inSessions(envelope.Buckets(1), changes...)...)
+}
+
+// inSessions puts each change into the session that a key has for its aggregate.
+func inSessions(key envelope.SessionKey, changes ...envelope.Change) []envelope.Change {
+	for i := range changes {
+		changes[i].Session = key.Session(changes[i].Aggregate)
+	}
+	return changes
 }
 
 func encode(w *world.World, c envelope.Change) *azservicebus.Message {
