@@ -1,16 +1,12 @@
 package projector_test
 
 import (
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/projector/projection"
-	"github.com/sluice-cdc/sluice/shared/settings"
 )
 
 const bus = "Endpoint=sb://localhost;SharedAccessKeyName=k;SharedAccessKey=hunter2;UseDevelopmentEmulator=true;"
@@ -79,19 +75,6 @@ func TestLoadConfigRefusesEmptyLikeMissingSettings(t *testing.T) {
   - READ_MODEL_DATABASE: is required and empty
   - SERVICE_BUS_NAMESPACE: is required (or, for an emulator, SERVICE_BUS_CONNECTION_STRING)
   - SERVICE_BUS_TOPIC: is required, with SERVICE_BUS_SUBSCRIPTION (or SERVICE_BUS_QUEUE instead of both)`)
-}
-
-func TestRunRefusesAnUnknownProjection(t *testing.T) {
-	environment(t, map[string]string{
-		"MONGODB_URI": "mongodb://localhost", "READ_MODEL_DATABASE": "readmodel", "PROJECTION": "orders?",
-		"SERVICE_BUS_CONNECTION_STRING": bus, "SERVICE_BUS_QUEUE": "q",
-	})
-	c, err := projector.LoadConfig()
-	require.NoError(t, err)
-	err = projector.Run(t.Context(), c, projector.Options{})
-	_, ok := errors.AsType[settings.Problems](err)
-	require.True(t, ok)
-	require.EqualError(t, err, "1 setting must be fixed:\n  - PROJECTION: is not one of "+strings.Join(projection.Builtin().Names(), ", "))
 }
 
 func TestMirrorSettingsAreChecked(t *testing.T) {

@@ -113,6 +113,15 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// planOf plans a batch in which no change fails, and records what is decided.
+func planOf(t *testing.T, a *Applier, changes []envelope.Change, results []Result) []*group {
+	t.Helper()
+	groups, decided, failures := a.plan(t.Context(), Attempt{}, changes, results)
+	record(results, decided)
+	require.Empty(t, failures)
+	return groups
+}
+
 // versionsOf gives the changes of a batch versions; 0 leaves one without.
 func versionsOf(changes []envelope.Change, versions ...int64) {
 	for i, v := range versions {
@@ -123,31 +132,23 @@ func versionsOf(changes []envelope.Change, versions ...int64) {
 func TestPlanStopsWhereAVersionIsLeftOut(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3 a4 b1 b2")
 	versionsOf(changes, 1, 0, 3, 4, 7, 8)
-	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
-	record(results, decided)
-	require.Empty(t, failures)
+	groups := planOf(t, planner, changes, results)
 	require.Equal(t, "a 0 1, b 4 5", grouped(groups), "versions are judged from insert to insert")
 
 	ignoreVersions := *planner
 	ignoreVersions.ignoreVersions = true
-	groups, decided, failures = ignoreVersions.plan(t.Context(), Attempt{}, changes, results)
-	record(results, decided)
-	require.Empty(t, failures)
+	groups = planOf(t, &ignoreVersions, changes, results)
 	require.Equal(t, "a 0 1 2 3, b 4 5", grouped(groups))
 
 	changes[2].Operation = envelope.Update
-	groups, decided, failures = planner.plan(t.Context(), Attempt{}, changes, results)
-	record(results, decided)
-	require.Empty(t, failures)
+	groups = planOf(t, planner, changes, results)
 	require.Equal(t, "a 0 1 2, b 4 5", grouped(groups), "an update does not count on")
 }
 
 func TestPlanHoldsBackChangesAboveAGap(t *testing.T) {
 	changes, results := batchOf("a5 a6 a2 a3 a7 b1")
 	results[0].Kind = Gap
-	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
-	record(results, decided)
-	require.Empty(t, failures)
+	groups := planOf(t, planner, changes, results)
 	require.Equal(t, "a 2 3, b 5", grouped(groups))
 	require.Equal(t, "gap pending pending pending pending pending", describe(results))
 }
@@ -155,9 +156,7 @@ func TestPlanHoldsBackChangesAboveAGap(t *testing.T) {
 func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3")
 	versionsOf(changes, 0, 5, 6)
-	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
-	record(results, decided)
-	require.Empty(t, failures)
+	groups := planOf(t, planner, changes, results)
 	g := groups[0]
 	require.False(t, g.stopAtGap(guardState{position: "0", version: 0}), "the first version seen is accepted")
 	require.False(t, g.stopAtGap(guardState{position: "0", version: 4}))
@@ -165,9 +164,7 @@ func TestAGapIsTheFirstChangeThatLeavesVersionsOut(t *testing.T) {
 	require.Equal(t, "a 0", grouped(groups), "what is before it can be written")
 	require.Equal(t, "pending pending pending", describe(results))
 
-	groups, decided, failures = planner.plan(t.Context(), Attempt{}, changes[1:], results[1:])
-	record(results[1:], decided)
-	require.Empty(t, failures)
+	groups = planOf(t, planner, changes[1:], results[1:])
 	require.True(t, groups[0].stopAtGap(guardState{position: "0", version: 3}))
 	record(results[1:], groups[0].decided)
 	require.Equal(t, "pending gapVersionGap pending", describe(results))
@@ -186,9 +183,7 @@ func TestPlanStopsWhereAnotherStreamsChangeComes(t *testing.T) {
 		{"a 5", "applied applied applied applied applied pending applied"},
 		{"", "applied applied applied applied applied applied applied"},
 	} {
-		groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
-		record(results, decided)
-		require.Empty(t, failures)
+		groups := planOf(t, planner, changes, results)
 		require.Equal(t, pass.groups, grouped(groups))
 		require.Equal(t, pass.results, describe(results))
 		for _, g := range groups {
@@ -201,9 +196,7 @@ func TestPlanStopsWhereAnotherStreamsChangeComes(t *testing.T) {
 func TestPlanGoesOnWhereItStopped(t *testing.T) {
 	changes, results := batchOf("a1 a2 a2 a3:poison a4 b1")
 	results[0].Kind, results[3].Kind = Applied, Poison
-	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
-	record(results, decided)
-	require.Empty(t, failures)
+	groups := planOf(t, planner, changes, results)
 	require.Equal(t, "a 1, b 5", grouped(groups))
 	require.Equal(t, "applied pending pending poison pending pending", describe(results))
 }
@@ -211,9 +204,7 @@ func TestPlanGoesOnWhereItStopped(t *testing.T) {
 func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	changes, results := batchOf("a1 a2 b7:ignored")
 	changes[1].Version = 9
-	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
-	record(results, decided)
-	require.Empty(t, failures)
+	groups := planOf(t, planner, changes, results)
 	chunks := planner.chunksOf(groups)
 	require.Len(t, chunks, 2)
 
@@ -242,37 +233,9 @@ func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	require.Equal(t, bson.D{{Key: "_id", Value: "a"}, {Key: "_sluice.position", Value: bson.D{{Key: "$exists", Value: false}}}, unparked, whole}, a.Filter)
 }
 
-func TestAReplacementCarriesTheGuard(t *testing.T) {
-	document, err := bson.Marshal(bson.D{{Key: "_id", Value: "wrong"}, {Key: "x", Value: "y"}})
-	require.NoError(t, err)
-	changes, _ := batchOf("a1")
-	g := &group{aggregate: "a", events: []planned{{change: &changes[0]}}}
-	f := newFold()
-	require.True(t, f.foldIn([]projection.Write{projection.Replace("c", "a", document)}))
-	text := func(v any) string {
-		out, err := bson.MarshalExtJSON(bson.D{{Key: "u", Value: v}}, false, false)
-		require.NoError(t, err)
-		return string(out)
-	}
-	changes[0].Version = 7
-	made, _ := planner.modelOf(g, 1, f)
-	require.Equal(t, `{"u":{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3,"version":7,"first":7}}}`, text(made.(*mongo.ReplaceOneModel).Replacement))
-
-	changes[0].Version = 0 // the guard keeps its own
-	made, _ = planner.modelOf(g, 1, f)
-	require.Equal(t, `{"u":[{"$replaceWith":{"$mergeObjects":[{"$literal":{"_id":"a","x":"y"}},`+
-		`{"_sluice":{"version":"$_sluice.version","first":"$_sluice.first","position":{"$literal":"821"},"epoch":{"$literal":3}}}]}}]}`, text(made.(*mongo.UpdateOneModel).Update))
-
-	g.ignoreVersions = true // it is not required
-	made, _ = planner.modelOf(g, 1, f)
-	require.Equal(t, `{"u":{"_id":"a","x":"y","_sluice":{"position":"821","epoch":3}}}`, text(made.(*mongo.ReplaceOneModel).Replacement))
-}
-
 func TestDropAppliedDropsDuplicatesAtTheFront(t *testing.T) {
 	changes, results := batchOf("a1 a2 a3")
-	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
-	record(results, decided)
-	require.Empty(t, failures)
+	groups := planOf(t, planner, changes, results)
 	require.Equal(t, 2, groups[0].dropApplied("822", guardState{}))
 	record(results, groups[0].decided)
 	require.Equal(t, "a 2", grouped(groups))
@@ -281,20 +244,4 @@ func TestDropAppliedDropsDuplicatesAtTheFront(t *testing.T) {
 	groups[0].committed(1, false)
 	record(results, groups[0].decided)
 	require.Equal(t, "duplicate duplicate applied", describe(results))
-}
-
-func TestRefusedFindsTheRefusedChange(t *testing.T) {
-	changes, results := batchOf("a1 a2")
-	groups, decided, failures := planner.plan(t.Context(), Attempt{}, changes, results)
-	record(results, decided)
-	require.Empty(t, failures)
-	g := groups[0]
-	g.refused(2, ReasonRefused, errors.New("no"))
-	record(results, g.decided)
-	require.True(t, g.oneByOne)
-	require.Equal(t, "pending pending", describe(results))
-	g.refused(1, ReasonRefused, errors.New("no"))
-	record(results, g.decided)
-	require.Equal(t, "poisonWriteRefused pending", describe(results))
-	require.Empty(t, g.events, "what follows the poison must wait")
 }

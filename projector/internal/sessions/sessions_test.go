@@ -10,8 +10,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
-
-	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
 func TestRenewal(t *testing.T) {
@@ -54,26 +52,6 @@ func TestDemandIsMetWhenAWorkerFindsNoSession(t *testing.T) {
 	d.found(first)
 	require.False(t, d.met(now.Add(2*time.Second)))
 	require.True(t, d.met(now.Add(3*time.Second)), "the one that has looked longest counts")
-}
-
-func TestAnIdleSessionIsKeptWhileAWorkerIsFree(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		p := pool(1)
-		start := time.Now()
-		idle, stop, ok := p.idle(t.Context())
-		require.True(t, ok)
-		<-idle.Done()
-		require.Equal(t, 2*time.Second, time.Since(start))
-		stop()
-		require.Zero(t, p.waiting.Len())
-	})
-}
-
-func TestAnIdleSessionIsNotKeptWhileNoWorkerIsFree(t *testing.T) {
-	p := pool(0)
-	_, _, ok := p.idle(t.Context())
-	require.False(t, ok)
-	require.True(t, p.contended())
 }
 
 func TestTheLongestIdleIsWokenFirst(t *testing.T) {
