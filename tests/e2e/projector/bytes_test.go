@@ -20,36 +20,34 @@ import (
 // G1: many sessions with large events: the projector never holds more of them than
 // MAX_IN_FLIGHT_BYTES allows, and applies all.
 func TestG1ProjectorHasNoMoreInHandThanItHasRoomFor(t *testing.T) {
-	for _, receiver := range []string{"direct", "sdk"} {
-		subtest(t, receiver, func(w *world.World) {
-			const aggregates, each, size, room = 8, 25, 100_000, 8 << 20
-			for n := 1; n <= each; n++ {
-				for a := range aggregates {
-					c := event(fmt.Sprintf("a%d", a), n, "T")
-					body, err := bson.Marshal(bson.D{{Key: "fullDocument", Value: append(fields(c.Document()), bson.E{Key: "pad", Value: strings.Repeat("x", size)})}})
-					require.NoError(w, err)
-					c.Body = body
-					publish(w, c)
-				}
-			}
-			p := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
-				c.MaxInFlightBytes, c.MaxSessions, c.SessionReceiver = room, aggregates, receiver
-			})
-			most := 0
-			for w.Bus.Stats(world.SubscriptionPath).Completed < aggregates*each {
-				w.DelayMongo(aggregates, 100*time.Millisecond, "update")
-				w.Pass(50 * time.Millisecond)
-				most = max(most, w.Bus.Stats(world.SubscriptionPath).Locked)
-			}
-			endCleanly(w, p)
-			require.LessOrEqual(w, most*size, room)
-			require.LessOrEqual(w, w.Bus.Stats(world.SubscriptionPath).MostInHand, int64(room/aggregates), "one batch is completed, one applied, and one arrives")
-			require.Greater(w, most, aggregates, "one by one would be slow")
+	eachReceiver(t, func(w *world.World, receiver string) {
+		const aggregates, each, size, room = 8, 25, 100_000, 8 << 20
+		for n := 1; n <= each; n++ {
 			for a := range aggregates {
-				require.Equal(w, int64(each), w.TimelineOf(fmt.Sprintf("a%d", a)).Events)
+				c := event(fmt.Sprintf("a%d", a), n, "T")
+				body, err := bson.Marshal(bson.D{{Key: "fullDocument", Value: append(fields(c.Document()), bson.E{Key: "pad", Value: strings.Repeat("x", size)})}})
+				require.NoError(w, err)
+				c.Body = body
+				publish(w, c)
 			}
+		}
+		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
+			c.MaxInFlightBytes, c.MaxSessions, c.SessionReceiver = room, aggregates, receiver
 		})
-	}
+		most := 0
+		for w.Bus.Stats(world.SubscriptionPath).Completed < aggregates*each {
+			w.DelayMongo(aggregates, 100*time.Millisecond, "update")
+			w.Pass(50 * time.Millisecond)
+			most = max(most, w.Bus.Stats(world.SubscriptionPath).Locked)
+		}
+		endCleanly(w, p)
+		require.LessOrEqual(w, most*size, room)
+		require.LessOrEqual(w, w.Bus.Stats(world.SubscriptionPath).MostInHand, int64(room/aggregates), "one batch is completed, one applied, and one arrives")
+		require.Greater(w, most, aggregates, "one by one would be slow")
+		for a := range aggregates {
+			require.Equal(w, int64(each), w.TimelineOf(fmt.Sprintf("a%d", a)).Events)
+		}
+	})
 }
 
 func fields(document bson.Raw) (d bson.D) {
@@ -67,7 +65,7 @@ func TestG1G5AProgramsAnswersAreKeptWithinMaxInFlightBytes(t *testing.T) {
 		const aggregates, each, size, room = 4, 20, 200_000, 8 << 20
 		const fit = room / 8 / size // a quarter is for answers, and each of two sessions has half
 		var sizes []int
-		p := verbose{size}
+		p := verbose(size)
 		g := w.StartProgram(p)
 		defer g.End()
 		next := w.Serves(p)
@@ -77,12 +75,7 @@ func TestG1G5AProgramsAnswersAreKeptWithinMaxInFlightBytes(t *testing.T) {
 			}
 			next.ServeHTTP(w, r)
 		}))
-		changes := []envelope.Change{event("large", 1, "Large")}
-		for n := 1; n <= each; n++ {
-			for a := range aggregates {
-				changes = append(changes, event(fmt.Sprintf("a%d", a), n, "T"))
-			}
-		}
+		changes := append([]envelope.Change{event("large", 1, "Large")}, rounds(aggregates, 1, each)...)
 		publishTogether(w, changes...)
 		running := w.StartProjector(func(c *projector.Config, o *projector.Options) {
 			g.Runs(p.Name())(c, o)
@@ -96,16 +89,13 @@ func TestG1G5AProgramsAnswersAreKeptWithinMaxInFlightBytes(t *testing.T) {
 	})
 }
 
-// verbose writes a large document for each event.
-type verbose struct{ size int }
-
-func (verbose) Name() string       { return "verbose" }
-func (verbose) Collection() string { return "verbose" }
-
-func (v verbose) Project(e projection.Event) ([]projection.Write, error) {
-	size := v.size
-	if e.Type == "Large" {
-		size *= 10
-	}
-	return []projection.Write{projection.Update("verbose", e.Aggregate, projection.Inc("events", 1), projection.Set("pad", strings.Repeat("x", size)))}, nil
+// verbose returns a projection that writes a large document for each event.
+func verbose(size int) projection.Projection {
+	return keeps("verbose", func(e projection.Event) projection.Write {
+		size := size
+		if e.Type == "Large" {
+			size *= 10
+		}
+		return projection.Update("verbose", e.Aggregate, projection.Inc("events", 1), projection.Set("pad", strings.Repeat("x", size)))
+	})
 }

@@ -27,8 +27,7 @@ func TestG2ACollectionWithACollationIsRefused(t *testing.T) {
 				require.ErrorContains(w, err, "Recreate the collection without a collation")
 				require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Active)
 
-				examined := operate(w, s, "doctor")
-				require.Equal(w, 1, examined.Code)
+				examined := exits(w, 1, operate(w, s, "doctor"))
 				require.Contains(w, examined.Out, collection+" has a collation of its own")
 				require.Contains(w, examined.Out, "recreate it without a collation")
 			})

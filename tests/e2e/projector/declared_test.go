@@ -45,15 +45,13 @@ func TestG6AnUndeclaredCollectionIsRefusedAndCostsNothing(t *testing.T) {
 		require.NoError(w, err)
 		require.Zero(w, written)
 
-		nothing := w.OperateProjector(wrong, "verify")
-		require.Equal(w, 1, nothing.Code)
+		nothing := exits(w, 1, w.OperateProjector(wrong, "verify"))
 		require.Contains(w, nothing.Out, "1 event can never be applied: projection totals writes to collection other", "what follows it waits")
 		require.Contains(w, nothing.Out, "3 events, 0 documents: nothing was compared")
 		require.NotContains(w, nothing.Out, "all right")
 
 		require.Equal(w, 0, w.OperateProjector(corrected, "parked", "replay", "a").Code)
-		right := w.OperateProjector(corrected, "verify")
-		require.Equal(w, 0, right.Code)
+		right := exits(w, 0, w.OperateProjector(corrected, "verify"))
 		require.Contains(w, right.Out, "3 events, 1 document: all right")
 	})
 }

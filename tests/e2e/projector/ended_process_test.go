@@ -14,9 +14,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// mortal runs projectors of a shape, each in the place of the one before. An event of the type Fatal
-// ends its process: the projection reports it and does not return from it, and the test then kills
-// the projector.
+// mortal runs projectors of a shape, each in the place of the one before. An event of the type
+// Fatal ends its process: the projection reports it and does not return from it, and the test then
+// kills the projector.
 type mortal struct {
 	*world.World
 	shape shape

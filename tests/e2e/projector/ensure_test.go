@@ -36,14 +36,13 @@ func TestProjectorsMakeWhatTheirProjectionNeeds(t *testing.T) {
 		w.Eventually("all of it is made", func() bool { return len(indexes(w, "orders")) == 2 && len(indexes(w, "customers")) == 1 })
 		require.Equal(w, []string{"_id_", "customerId_1_placedAt_-1"}, indexes(w, "orders"))
 		require.Equal(w, []string{"_id_"}, indexes(w, "customers"))
-		again := w.StartProjector(ordersToo)
+		w.StartProjector(ordersToo)
 		publish(w, event("o1", 1, "OrderPlaced")) // it has no customer: only its arrival counts
 		w.Eventually("it is dealt with", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 1 })
 		for _, p := range w.Projectors {
 			endCleanly(w, p)
 			require.NotContains(w, p.Log.Text(), "dependency fails")
 		}
-		require.NotContains(w, again.Log.Text(), "dependency fails")
 	})
 }
 

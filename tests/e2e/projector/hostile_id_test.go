@@ -85,14 +85,13 @@ func TestG2G5AnIDFromAnEventIsNoQuery(t *testing.T) {
 	} {
 		for _, eventType := range []string{"Placed", "Changed", "Forgotten", "Empty", "Replaced"} {
 			subtest(t, name+" "+eventType, func(w *world.World) {
-				p := w.StartProjector(runs(perCustomer{}))
+				w.StartProjector(runs(perCustomer{}))
 				publish(w, eventWithData("o1", 1, "Placed", bson.D{{Key: "customerId", Value: "ann"}}))
 				w.Completed(1)
 				publish(w, eventWithData("o2", 1, eventType, bson.D{{Key: "customerId", Value: id}}))
 				decided(w, 2)
 				require.Equal(w, []string{`{"_id":"ann","orders":1}`}, customers(w))
 				require.Equal(w, []string{"o2/0 ProjectionInvalid"}, deadLetters(w))
-				endCleanly(w, p)
 			})
 		}
 	}
@@ -101,7 +100,7 @@ func TestG2G5AnIDFromAnEventIsNoQuery(t *testing.T) {
 // G2, G5: the same holds for the key by which a mirror keeps its copies.
 func TestG2G5AMirrorsKeyIsNoQuery(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection, c.MirrorKey = "mirror", "sku" })
+		w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection, c.MirrorKey = "mirror", "sku" })
 		publish(w, documentChange("o1", 1, envelope.Insert, full("o1", bson.E{Key: "sku", Value: "A1"})))
 		w.Completed(1)
 		copied := mirrored(w, "A1")
@@ -113,7 +112,6 @@ func TestG2G5AMirrorsKeyIsNoQuery(t *testing.T) {
 		}}))
 		decided(w, 2)
 		require.Equal(w, copied, mirrored(w, "A1"))
-		endCleanly(w, p)
 	})
 }
 
@@ -135,7 +133,7 @@ func TestG1G2IDsOfEveryType(t *testing.T) {
 	}
 	for _, eventType := range []string{"Forgotten", "Empty", "Replaced", "Changed"} {
 		subtest(t, eventType, func(w *world.World) {
-			p := w.StartProjector(runs(perCustomer{}))
+			w.StartProjector(runs(perCustomer{}))
 			for i, id := range ids {
 				publish(w, eventWithData("o", 2*i+1, "Placed", bson.D{{Key: "customerId", Value: id}}))
 			}
@@ -161,7 +159,6 @@ func TestG1G2IDsOfEveryType(t *testing.T) {
 					require.Contains(w, document, `"orders":2`)
 				}
 			}
-			endCleanly(w, p)
 		})
 	}
 }

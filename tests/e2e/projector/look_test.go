@@ -18,13 +18,11 @@ import (
 
 func TestStatusOfAProjection(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		empty := w.OperateProjector(nil, "status")
-		require.Equal(w, 0, empty.Code)
+		empty := exits(w, 0, w.OperateProjector(nil, "status"))
 		require.Contains(w, empty.Out, "newest applied  nothing is applied yet")
 		require.Contains(w, empty.Out, "waiting         0 sessions with messages")
 
-		drained := w.OperateProjector(nil, "status", "--drained")
-		require.Equal(w, 0, drained.Code)
+		drained := exits(w, 0, w.OperateProjector(nil, "status", "--drained"))
 		require.Equal(w, "changes/projector is empty, its dead-letter queue too, and no aggregate of timeline is parked\n", drained.Out)
 		w.FailMongo(1, 13, "aggregate") // a count
 		unknown := w.OperateProjector(nil, "status", "--drained")
@@ -51,8 +49,7 @@ func TestStatusOfAProjection(t *testing.T) {
 			Waiting                      int64            `json:"waiting_sessions"`
 			Dead                         map[string]int64 `json:"dead_lettered"`
 		}
-		got := w.OperateProjector(nil, "status", "--json")
-		require.Equal(w, 0, got.Code, got.Err)
+		got := exits(w, 0, w.OperateProjector(nil, "status", "--json"))
 		require.NoError(w, json.Unmarshal([]byte(got.Out), &status))
 		require.Equal(w, "timeline", status.Projection)
 		require.Equal(w, world.ReadModel, status.Database)
@@ -73,16 +70,14 @@ func TestStatusOfAProjection(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		logged := w.OperateProjector(nil, "status", "--log")
-		require.Equal(w, 0, logged.Code, logged.Err)
+		logged := exits(w, 0, w.OperateProjector(nil, "status", "--log"))
 		require.GreaterOrEqual(w, time.Since(began), 20*time.Second, "a container that ends at once may be gone before its log is collected")
 		var record watched
 		require.NoError(w, json.Unmarshal([]byte(logged.Out), &record), "one record: %s", logged.Out)
 		require.Equal(w, []string{"INFO", "watched", "projector"}, []string{record.Level, record.Msg, record.Service})
 		require.Equal(w, []int64{1, 2, 2}, []int64{*record.Watched.Parked, *record.Watched.Waiting, *record.Watched.DeadLetters})
 
-		left := w.OperateProjector(nil, "status", "--drained")
-		require.Equal(w, 1, left.Code)
+		left := exits(w, 1, w.OperateProjector(nil, "status", "--drained"))
 		require.Empty(w, left.Err, "it has said what")
 		require.Contains(w, left.Out, "2 sessions with messages. To go on: let the projectors work them off\n"+
 			"2 dead letters. To go on: projector parked replay --all, or inspect and remove them\n"+
@@ -98,8 +93,7 @@ func TestStatusOfAProjection(t *testing.T) {
 		require.EqualValues(w, 2, *record.Watched.Waiting)
 
 		w.FailMongo(1, 13, "aggregate")
-		partly := w.OperateProjector(nil, "status")
-		require.Equal(w, 1, partly.Code)
+		partly := exits(w, 1, w.OperateProjector(nil, "status"))
 		require.Contains(w, partly.Out, "unknown: it could not be counted in timeline")
 		require.Contains(w, partly.Out, "2 sessions with messages", "the parts that answer are reported")
 	})
@@ -125,8 +119,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		for _, name := range []string{"timeline", "mirror", "orders"} {
 			set := func(c *projector.Config, _ *projector.Options) { c.Projection = name }
-			well := w.OperateProjector(set, "doctor")
-			require.Equal(w, 0, well.Code)
+			well := exits(w, 0, w.OperateProjector(set, "doctor"))
 			require.NotContains(w, well.Out, "PROBLEM")
 			require.Regexp(w, `sessions +they are required, and can be accepted; the lock lasts about 30s`, well.Out)
 		}
@@ -152,8 +145,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 				c.MongoURI = strings.Replace(c.MongoURI, "//", "//user:"+secret+"@", 1)
 			}},
 		} {
-			got := w.OperateProjector(sick.change, "doctor")
-			require.Equal(w, 1, got.Code)
+			got := exits(w, 1, w.OperateProjector(sick.change, "doctor"))
 			require.Regexp(w, sick.says, got.Out)
 			require.NotContains(w, got.Out+got.Err, secret)
 		}
@@ -162,8 +154,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 			"update":        `PROBLEM +write +the user may not write.*readWrite`,
 		} {
 			w.FailMongo(1, 13, command)
-			got := w.OperateProjector(nil, "doctor")
-			require.Equal(w, 1, got.Code)
+			got := exits(w, 1, w.OperateProjector(nil, "doctor"))
 			require.Regexp(w, says, got.Out)
 		}
 		w.FailMongo(1, 13, "createIndexes")
@@ -185,11 +176,8 @@ func TestDoctorOfAProjector(t *testing.T) {
 // A queue without sessions, and one with short locks.
 func TestDoctorKnowsSessions(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		queue := func(name string) func(*projector.Config, *projector.Options) {
-			return func(c *projector.Config, _ *projector.Options) { c.Topic, c.Subscription, c.Queue = "", "", name }
-		}
-		require.Regexp(w, `PROBLEM +sessions +"plain" does not require sessions`, w.OperateProjector(queue("plain"), "doctor").Out)
-		require.Regexp(w, `PROBLEM +sessions +.*their lock lasts only about 5s`, w.OperateProjector(queue("short"), "doctor").Out)
+		require.Regexp(w, `PROBLEM +sessions +"plain" does not require sessions`, w.OperateProjector(from("plain"), "doctor").Out)
+		require.Regexp(w, `PROBLEM +sessions +.*their lock lasts only about 5s`, w.OperateProjector(from("short"), "doctor").Out)
 	})
 }
 
@@ -227,23 +215,5 @@ func TestG1G6TheDoctorAsksWhenTheBrokerTakesMessagesOut(t *testing.T) {
 		}
 		require.Regexp(t, `ok +deliveries +MAX_DELIVERIES is 7, and what the entity has is unknown: the administration .*SERVICE_BUS_ADMINISTRATION, the URL`, unknown(7))
 		require.Regexp(t, `ok +deliveries +MAX_DELIVERIES is not set and taken for 10, and what the entity has is unknown: the administration`, unknown(0))
-	})
-}
-
-func TestStatusAndDoctorWrongUsage(t *testing.T) {
-	inVirtualTime(t, func(w *world.World) {
-		for _, command := range []string{"status", "doctor"} {
-			for says, args := range map[string][]string{`does not take "now"`: {command, "now"}, "not defined: -fast": {command, "--fast"}} {
-				got := w.OperateProjector(nil, args...)
-				require.Equal(w, 2, got.Code)
-				require.Contains(w, got.Err, says)
-			}
-			got := w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.MongoURI = "" }, command)
-			require.Equal(w, 2, got.Code)
-			require.Contains(w, got.Err, "MONGODB_URI: is required")
-			got = w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "none" }, command)
-			require.Equal(w, 2, got.Code)
-			require.Contains(w, got.Err, "PROJECTION: is not one of ")
-		}
 	})
 }

@@ -16,22 +16,17 @@ import (
 // G5: an event whose guard does not match while the majority is late is not one that the database
 // refuses.
 func TestG5ALateMajorityParksNothing(t *testing.T) {
-	t.Run("before a missing version", func(t *testing.T) {
-		for _, s := range shapes() {
-			subtest(t, s.name, func(w *world.World) {
-				p := w.StartProjector(s.settings)
-				publish(w, event("a", 1, "T"))
-				w.Completed(1)
-				w.LateMajority(1, "update")
-				publish(w, event("a", 3, "T"))
-				w.Pass(5 * time.Second)
-				publish(w, event("a", 2, "T"))
-				w.Pass(2 * time.Minute)
-				require.Empty(w, deadLetters(w))
-				require.Equal(w, 3, s.applied(w, "a"))
-				endCleanly(w, p)
-			})
-		}
+	eachShapeOf(t, "before a missing version", func(w *world.World, s shape) {
+		w.StartProjector(s.settings)
+		publish(w, event("a", 1, "T"))
+		w.Completed(1)
+		w.LateMajority(1, "update")
+		publish(w, event("a", 3, "T"))
+		w.Pass(5 * time.Second)
+		publish(w, event("a", 2, "T"))
+		w.Pass(2 * time.Minute)
+		require.Empty(w, deadLetters(w))
+		require.Equal(w, 3, s.applied(w, "a"))
 	})
 	subtest(t, "at the first event of another stream", func(w *world.World) {
 		p := w.StartProjector(nil)
@@ -47,7 +42,7 @@ func TestG5ALateMajorityParksNothing(t *testing.T) {
 	subtest(t, "and loses the write", func(w *world.World) {
 		w.LateMajority(2, "update")
 		var updates atomic.Int64
-		p := w.StartProjector(monitored(nil, &mongoevent.CommandMonitor{Succeeded: func(ctx context.Context, e *mongoevent.CommandSucceededEvent) {
+		w.StartProjector(monitored(nil, &mongoevent.CommandMonitor{Succeeded: func(ctx context.Context, e *mongoevent.CommandSucceededEvent) {
 			if e.CommandName == "update" && updates.Add(1) == 2 { // the primary steps down, and its uncommitted writes are rolled back
 				_, _ = w.Client.Database(world.ReadModel).Collection("timeline").DeleteOne(context.WithoutCancel(ctx), bson.D{{Key: "_id", Value: "a"}})
 			}
@@ -56,6 +51,5 @@ func TestG5ALateMajorityParksNothing(t *testing.T) {
 		w.Pass(2 * time.Minute)
 		require.Empty(w, deadLetters(w))
 		require.EqualValues(w, 1, w.TimelineOf("a").Events)
-		endCleanly(w, p)
 	})
 }

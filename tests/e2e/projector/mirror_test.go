@@ -9,7 +9,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -36,13 +35,7 @@ func full(id string, fields ...bson.E) bson.E {
 // mirrored returns the mirror's document as Extended JSON; empty without one.
 func mirrored(w *world.World, id string) string {
 	w.Helper()
-	raw, err := w.Client.Database(world.ReadModel).Collection("mirror").FindOne(w.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
-	if err != nil {
-		return ""
-	}
-	text, err := bson.MarshalExtJSON(raw, false, false)
-	require.NoError(w, err)
-	return string(text)
+	return inJSON(w, "mirror", id)
 }
 
 // Documents are inserted, changed and deleted, once each and in order, although the broker forgets
@@ -79,9 +72,7 @@ func TestProjectorMirrorsDocuments(t *testing.T) {
 		counted := endCleanly(w, p)
 		require.Equal(w, 5, counted.Applied)
 		require.Equal(w, 3, counted.Duplicates)
-		raw, err := w.Client.Database(world.ReadModel).Collection("mirror_positions").FindOne(w.Context(), bson.D{{Key: "_id", Value: "o1"}}).Raw()
-		require.NoError(w, err)
-		require.Equal(w, fmt.Sprintf("82%022X", 4), raw.Lookup("position").StringValue())
+		require.Equal(w, fmt.Sprintf("82%022X", 4), guard(w, "mirror_positions", "o1").Lookup("position").StringValue())
 	})
 }
 
@@ -109,29 +100,6 @@ func TestG2AMirrorsFieldsComeInTheirOrder(t *testing.T) {
 	})
 }
 
-// The effects and the record of a batch are atomic: if the transaction cannot commit, neither is
-// written.
-func TestProjectorMirrorsAtomically(t *testing.T) {
-	inVirtualTime(t, func(w *world.World) {
-		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" })
-		require.NoError(w, w.Client.Database("admin").RunCommand(w.Context(), bson.D{
-			{Key: "configureFailPoint", Value: "failCommand"},
-			{Key: "mode", Value: bson.D{{Key: "times", Value: 3}}},
-			{Key: "data", Value: bson.D{
-				{Key: "failCommands", Value: bson.A{"commitTransaction"}},
-				{Key: "errorCode", Value: 251},
-				{Key: "errorLabels", Value: bson.A{"TransientTransactionError"}},
-			}},
-		}).Err())
-		publish(w, documentChange("o1", 1, envelope.Insert, full("o1")))
-		w.Completed(1)
-		counted := endCleanly(w, p)
-		require.Equal(w, 1, counted.Applied)
-		require.Zero(w, counted.Duplicates)
-		require.Equal(w, `{"_id":"o1"}`, mirrored(w, "o1"))
-	})
-}
-
 // A document that was created without a guard is adopted.
 func TestProjectorTakesOverADocumentWithoutAGuard(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
@@ -146,26 +114,16 @@ func TestProjectorTakesOverADocumentWithoutAGuard(t *testing.T) {
 	})
 }
 
-// profile keeps the document that the last event of each aggregate carries, beside its guard.
-type profile struct{}
-
-func (profile) Name() string       { return "profile" }
-func (profile) Collection() string { return "mirror" }
-
-func (profile) Project(e projection.Event) ([]projection.Write, error) {
-	return []projection.Write{projection.Replace("mirror", e.Aggregate, e.Document())}, nil
-}
-
 // G2: a copy has every byte of its document, even if a server or the driver would refuse or change
 // a replacement by it: names that begin with a dollar, and empty timestamps.
 func TestG2ACopyKeepsWhatAReplacementWouldNot(t *testing.T) {
 	o := settings(0)
 	o.Since = "5.0" // those before do not store such names
-	for name, settings := range map[string]func(*projector.Config, *projector.Options){
-		"mirror":       func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" },
-		"one document": runs(profile{}),
+	for collection, settings := range map[string]func(*projector.Config, *projector.Options){
+		"mirror": func(c *projector.Config, _ *projector.Options) { c.Projection = "mirror" },
+		"latest": runs(latest),
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(collection, func(t *testing.T) {
 			world.InVirtualTime(t, o, func(w *world.World) {
 				p := w.StartProjector(settings)
 				for n := range 3 {
@@ -176,7 +134,7 @@ func TestG2ACopyKeepsWhatAReplacementWouldNot(t *testing.T) {
 				}
 				decided(w, 3)
 				require.Empty(w, deadLetters(w))
-				require.Contains(w, mirrored(w, "o1"),
+				require.Contains(w, inJSON(w, collection, "o1"),
 					`{"_id":"o1","at":{"$timestamp":{"t":0,"i":0}},"$price":2,"deep":{"$gt":{"$timestamp":{"t":0,"i":0}},"a.b":"$n"}`)
 				endCleanly(w, p)
 			})

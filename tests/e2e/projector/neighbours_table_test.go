@@ -47,17 +47,13 @@ func (p troubled) Project(e projection.Event) ([]projection.Write, error) {
 
 // contending is a projection of several documents, one of which all events of the type Shared write
 // to.
-type contending struct{}
-
-func (contending) Name() string { return "contending" }
-
-func (contending) Project(e projection.Event) ([]projection.Write, error) {
+var contending = documents{"contending", func(e projection.Event) ([]projection.Write, error) {
 	writes := []projection.Write{projection.Update("troubled", e.Aggregate, projection.Inc("events", 1))}
 	if e.Type == "Shared" {
 		writes = append(writes, projection.Update("totals", "all", projection.Inc("events", 1)))
 	}
 	return writes, nil
-}
+}}
 
 // G5: whatever goes wrong with an aggregate, with one or with more than there are workers, in a
 // session of its own or in a shared one, the later events of a healthy aggregate are applied within
@@ -75,40 +71,22 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 		// before, if set, makes the trouble before the projector runs.
 		before func(w *world.World)
 	}{
-		"poison": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Poison")} }, letters(1), nil,
-		},
-		"parked": {
-			func(a string) []envelope.Change {
-				return []envelope.Change{event(a, 1, "Poison"), event(a, 2, "T"), event(a, 3, "T")}
-			}, letters(3), nil,
-		},
+		"poison": {sent: eventsOf("Poison"), seen: letters(1)},
+		"parked": {sent: eventsOf("Poison", "T", "T"), seen: letters(3)},
 		"version gap": {
 			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "T"), event(a, 3, "T")} }, waiting, nil,
 		},
-		"unknown error": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Unlisted")} }, waiting, nil,
-		},
-		"full document": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Big"), event(a, 2, "Small")} }, waiting, nil,
-		},
+		"unknown error": {sent: eventsOf("Unlisted"), seen: waiting},
+		"full document": {sent: eventsOf("Big", "Small"), seen: waiting},
 		"body away": {
 			func(a string) []envelope.Change { return []envelope.Change{unfetchable(a, 1)} }, waiting, nil,
 		},
-		"hung projection": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Endless")} }, waiting, nil,
-		},
-		"hung program": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Endless")} }, waiting, nil,
-		},
-		"failing program": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Unlisted")} }, waiting, nil,
-		},
-		"refused by the driver": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Channel")} }, letters(1), nil,
-		},
+		"hung projection":       {sent: eventsOf("Endless"), seen: waiting},
+		"hung program":          {sent: eventsOf("Endless"), seen: waiting},
+		"failing program":       {sent: eventsOf("Unlisted"), seen: waiting},
+		"refused by the driver": {sent: eventsOf("Channel"), seen: letters(1)},
 		"contended transaction": {
-			func(a string) []envelope.Change { return []envelope.Change{event(a, 1, "Shared")} },
+			eventsOf("Shared"),
 			func(_ *world.World, p *world.Projector, _ int) bool {
 				return strings.Contains(p.Log.Text(), "ended abandoned transactions")
 			},
@@ -155,7 +133,7 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 					defer close(until)
 					var project projection.Projection = troubled{until}
 					if name == "contended transaction" {
-						project = contending{}
+						project = contending
 					}
 					if trouble.before != nil {
 						trouble.before(w)
@@ -190,6 +168,16 @@ func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
 	}
 }
 
+// eventsOf returns a function that gives an aggregate events of these types.
+func eventsOf(types ...string) func(aggregate string) []envelope.Change {
+	return func(aggregate string) (all []envelope.Change) {
+		for i, eventType := range types {
+			all = append(all, event(aggregate, i+1, eventType))
+		}
+		return all
+	}
+}
+
 // letters returns a check that each aggregate has the given number of dead letters.
 func letters(each int) func(*world.World, *world.Projector, int) bool {
 	return func(w *world.World, _ *world.Projector, n int) bool {
@@ -207,9 +195,6 @@ func waiting(w *world.World, _ *world.Projector, n int) bool {
 
 // healthy returns how many events of the healthy aggregate took effect.
 func healthy(w *world.World) int {
-	raw, err := w.Client.Database(world.ReadModel).Collection("troubled").FindOne(w.Context(), bson.D{{Key: "_id", Value: "healthy"}}).Raw()
-	if err != nil {
-		return 0
-	}
-	return int(raw.Lookup("events").AsInt64())
+	events, _ := read(w, "troubled", "healthy").Lookup("events").AsInt64OK()
+	return int(events)
 }

@@ -41,31 +41,28 @@ func healthyWaits(w *world.World, s shape, events int, between time.Duration, ke
 // G5: a thousand aggregates fail for reasons of their own, and the bodies of forty cannot be
 // fetched, with eight workers. A healthy event is not delayed by them.
 func TestG5WhatOnlyWaitsOccupiesNoWorker(t *testing.T) {
-	for _, receiver := range []string{"direct", "sdk"} {
-		subtest(t, receiver, func(w *world.World) {
-			s := undecided(shapes()[0])
-			s.adjust = func(c *projector.Config) { c.SessionReceiver = receiver }
-			failing, large := 1000, 40
-			if receiver == "sdk" { // an accept is fifteen requests
-				failing, large = 40, 10
-			}
-			var bad []envelope.Change
-			for n := range failing {
-				bad = append(bad, event(fmt.Sprintf("bad-%d", n), 1, "Unlisted"))
-			}
-			for n := range large {
-				bad = append(bad, unfetchable(fmt.Sprintf("large-%d", n), 1))
-			}
-			publish(w, bad...)
-			p := w.StartProjector(s.settings)
-			w.Pass(2 * time.Minute)
-			longest := healthyWaits(w, s, 10, 5*time.Second, envelope.SessionKey{})
-			w.Logf("a healthy event waited for up to %s", longest)
-			require.LessOrEqual(w, longest, time.Second)
-			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
-			endCleanly(w, p)
-		})
-	}
+	eachReceiver(t, func(w *world.World, receiver string) {
+		s := undecided(shapes()[0])
+		s.adjust = func(c *projector.Config) { c.SessionReceiver = receiver }
+		failing, large := 1000, 40
+		if receiver == "sdk" { // an accept is fifteen requests
+			failing, large = 40, 10
+		}
+		var bad []envelope.Change
+		for n := range failing {
+			bad = append(bad, event(fmt.Sprintf("bad-%d", n), 1, "Unlisted"))
+		}
+		for n := range large {
+			bad = append(bad, unfetchable(fmt.Sprintf("large-%d", n), 1))
+		}
+		publish(w, bad...)
+		w.StartProjector(s.settings)
+		w.Pass(2 * time.Minute)
+		longest := healthyWaits(w, s, 10, 5*time.Second, envelope.SessionKey{})
+		w.Logf("a healthy event waited for up to %s", longest)
+		require.LessOrEqual(w, longest, time.Second)
+		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
+	})
 }
 
 // G5: three aggregates of a shared session miss a version, each with more events behind the gap
@@ -110,12 +107,11 @@ func TestG5ABodyThatIsAwayHoldsUpNoNeighbour(t *testing.T) {
 		for n := 1; n <= 150; n++ {
 			publishTogether(w, unfetchable("large", n))
 		}
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		w.Pass(time.Minute)
 		require.LessOrEqual(w, healthyWaits(w, s, 5, time.Second, envelope.Buckets(1)), time.Second)
 		w.Pass(20 * time.Minute)
 		require.Zero(w, s.applied(w, "large"))
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered+w.Bus.Stats(world.SubscriptionPath).Redelivered)
-		endCleanly(w, p)
 	})
 }

@@ -56,7 +56,7 @@ func TestOperatorsHappenOnceAndInOrder(t *testing.T) {
 		deadLettered(w, 2)
 		endCleanly(w, p)
 
-		read := func(id string) (d bson.D) {
+		basketOf := func(id string) (d bson.D) {
 			_ = baskets.FindOne(w.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&d)
 			return d
 		}
@@ -74,10 +74,10 @@ func TestOperatorsHappenOnceAndInOrder(t *testing.T) {
 			{Key: "price", Value: decimal("2.00")},
 			{Key: "skus", Value: bson.A{"b"}},
 			{Key: "most", Value: int64(3)},
-		}, read("full"))
-		require.Nil(t, read("empty"))
-		require.Equal(t, put("again"), read("again"))
-		require.Equal(t, put("wrong"), read("wrong"))
+		}, basketOf("full"))
+		require.Nil(t, basketOf("empty"))
+		require.Equal(t, put("again"), basketOf("again"))
+		require.Equal(t, put("wrong"), basketOf("wrong"))
 		require.Equal(t, []string{"wrong/2 ProjectionInvalid", "wrong/3 AggregateParked"}, deadLetters(w))
 		require.Contains(t, p.Log.Text(), "$mul of items needs a number (int32, int64, float64 or bson.Decimal128), not a string")
 	})

@@ -56,13 +56,7 @@ func TestG6ADeploymentThatRefusesToTellIsAskedAgain(t *testing.T) {
 					c.MirrorFields = []string{"aggregateId"}
 				})
 				w.Pass(time.Second) // it has counted what is parked
-				require.NoError(w, w.Client.Database("admin").RunCommand(w.Context(), bson.D{
-					{Key: "configureFailPoint", Value: "failCommand"},
-					{Key: "mode", Value: bson.D{{Key: "times", Value: 1}}},
-					{Key: "data", Value: bson.D{
-						{Key: "failCommands", Value: bson.A{"aggregate"}}, {Key: "errorCode", Value: code}, {Key: "appName", Value: "sluice-projector"},
-					}},
-				}).Err())
+				failCommands(w, 1, "aggregate", bson.D{{Key: "errorCode", Value: code}, {Key: "appName", Value: "sluice-projector"}})
 				w.Insert("a0")
 				w.Pass(10 * time.Second)
 				w.Insert("a1")

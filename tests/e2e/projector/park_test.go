@@ -13,15 +13,13 @@ import (
 // is applied then, and a replay applies all of it, in order.
 func TestG5AnOperatorParksAnAggregate(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("b", 1, "T"))
 		w.Completed(2)
 		require.Equal(w, 0, operate(w, s, "parked", "park", "a", "--reason", "it stops the projector").Code)
-		again := operate(w, s, "parked", "park", "a", "--reason", "x")
-		require.Equal(w, 1, again.Code)
+		again := exits(w, 1, operate(w, s, "parked", "park", "a", "--reason", "x"))
 		require.Contains(w, again.Err, "a is parked already")
-		fresh := operate(w, s, "parked", "park", "new", "--reason", "so does this")
-		require.Equal(w, 0, fresh.Code)
+		fresh := exits(w, 0, operate(w, s, "parked", "park", "new", "--reason", "so does this"))
 		require.Contains(w, fresh.Out, "check the name")
 
 		for n := 2; n <= 5; n++ {
@@ -42,14 +40,13 @@ func TestG5AnOperatorParksAnAggregate(t *testing.T) {
 		publish(w, event("a", 6, "T"))
 		w.Completed(7)
 		requireRight(w, s, "a", 6)
-		endCleanly(w, p)
 	})
 }
 
 // G6: a drop removes the first waiting event of an aggregate that an operator parked, and no other.
 func TestG6ADropOfWhatAnOperatorParked(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		require.Equal(w, 0, operate(w, s, "parked", "park", "a", "--reason", "it is wrong").Code)
@@ -57,10 +54,8 @@ func TestG6ADropOfWhatAnOperatorParked(t *testing.T) {
 		publish(w, event("a", 2, "Poison"), event("a", 3, "T"))
 		deadLettered(w, 2)
 		w.Pass(10 * time.Second)
-		dropped := operate(w, s, "parked", "drop", "a", "--yes")
-		require.Equal(w, 0, dropped.Code)
+		exits(w, 0, operate(w, s, "parked", "drop", "a", "--yes"))
 		require.Equal(w, 2, s.applied(w, "a"))
 		require.Empty(w, deadLetters(w))
-		endCleanly(w, p)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
@@ -30,10 +29,8 @@ func eachShapeOf(t *testing.T, name string, f func(w *world.World, s shape)) {
 // in order, and the other aggregates are not affected.
 func TestG5PoisonParksItsAggregateAndNothingElse(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-			s.settings(c, o)
-			c.StatusInterval = 15 * time.Second
-		})
+		s.adjust = func(c *projector.Config) { c.StatusInterval = 15 * time.Second }
+		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "T"), event("a", 3, "Poison"), event("a", 4, "T"), event("a", 5, "Poison"))
 		for n := 1; n <= 4; n++ {
 			publish(w, event("b", n, "T"))
@@ -66,28 +63,6 @@ func TestG5PoisonParksItsAggregateAndNothingElse(t *testing.T) {
 	})
 }
 
-// G5: of several aggregates in one session, only the one with the poison is parked.
-func TestG5PoisonParksItsAggregateInASharedSession(t *testing.T) {
-	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
-		for _, c := range []struct {
-			aggregate string
-			n         int
-			eventType string
-		}{{"a", 1, "T"}, {"b", 1, "T"}, {"a", 2, "Poison"}, {"b", 2, "T"}, {"a", 3, "T"}, {"c", 1, "T"}, {"b", 3, "T"}} {
-			change := event(c.aggregate, c.n, c.eventType)
-			change.Session = "bucket-3"
-			publish(w, change)
-		}
-		w.Completed(5)
-		deadLettered(w, 2)
-		endCleanly(w, p)
-		require.Equal(w, []int{1, 3, 1}, []int{s.applied(w, "a"), s.applied(w, "b"), s.applied(w, "c")})
-		require.Equal(w, []string{"a/2 ProjectionFailed", "a/3 AggregateParked"}, deadLetters(w))
-		require.Equal(w, "bucket-3", parked(w, s.guards, "a").Session)
-	})
-}
-
 // G5: the very first event of an aggregate is poison. There is no document to park, so a stub is
 // created that contains nothing else.
 func TestG5PoisonComesFirst(t *testing.T) {
@@ -102,8 +77,7 @@ func TestG5PoisonComesFirst(t *testing.T) {
 		require.Equal(w, []string{"a/1 ProjectionFailed", "a/2 AggregateParked", "a/3 AggregateParked"}, deadLetters(w))
 		require.Equal(w, event("a", 1, "T").Position, parked(w, s.guards, "a").Position)
 		if s.name == "repairable" {
-			doc, err := w.Client.Database(world.ReadModel).Collection("timeline").FindOne(w.Context(), bson.D{}).Raw()
-			require.NoError(w, err)
+			doc := read(w, "timeline", "a")
 			elements, err := doc.Elements()
 			require.NoError(w, err)
 			require.Len(w, elements, 2, "a stub holds its id and its guard")

@@ -17,7 +17,7 @@ import (
 // keep the others of its batch from being written.
 func TestG5AnErrorThatPassesOfOneAggregateHoldsUpNoNeighbour(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		w.DelayMongo(1, time.Second, "update") // the rest comes as one batch
 		publishTogether(w, event("first", 1, "T"))
 		w.Eventually("the first is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
@@ -36,7 +36,6 @@ func TestG5AnErrorThatPassesOfOneAggregateHoldsUpNoNeighbour(t *testing.T) {
 		w.Completed(5)
 		require.Equal(w, 1, s.applied(w, "bad"))
 		require.Empty(w, deadLetters(w))
-		endCleanly(w, p)
 	})
 }
 

@@ -29,13 +29,12 @@ func TestPrintedCommandsCanBePasted(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
 		names := []string{"--all", "-h", "it's", "$(touch was-here)", "a b", "red\x1b[31m\x07", "two\nlines", "\u202emoc.elpmaxe", "order-17"}
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		for i, name := range names {
 			publish(w, event(name, 1, "Poison"))
 			deadLettered(w, i+1)
 		}
-		list := operate(w, s, "parked", "list")
-		require.Equal(w, 0, list.Code, list.Err)
+		list := exits(w, 0, operate(w, s, "parked", "list"))
 		status := operate(w, s, "status")
 		for _, shown := range []string{list.Out, status.Out} {
 			require.NotRegexp(w, `[\x00-\x09\x0b-\x1f\x7f]|\x{202e}`, shown)
@@ -44,8 +43,7 @@ func TestPrintedCommandsCanBePasted(t *testing.T) {
 
 		s.fixed.Store(true)
 		for i, name := range names {
-			show := operate(w, s, "parked", "show", "--", name)
-			require.Equal(w, 0, show.Code, show.Err)
+			show := exits(w, 0, operate(w, s, "parked", "show", "--", name))
 			require.NotRegexp(w, `[\x00-\x09\x0b-\x1f\x7f]|\x{202e}`, show.Out)
 			_, rest, _ := strings.Cut(show.Out, "Once the cause is fixed: ")
 			replay, rest, _ := strings.Cut(rest, "\n")
@@ -53,12 +51,10 @@ func TestPrintedCommandsCanBePasted(t *testing.T) {
 			dropping := words(w, drop)
 			require.Equal(w, []string{"parked", "drop", "--yes", "--message"}, dropping[:4])
 			require.Equal(w, []string{"--", name}, dropping[5:])
-			replayed := operate(w, s, words(w, replay)...)
-			require.Equal(w, 0, replayed.Code, replayed.Err)
+			replayed := exits(w, 0, operate(w, s, words(w, replay)...))
 			require.NotRegexp(w, `[\x00-\x09\x0b-\x1f\x7f]|\x{202e}`, replayed.Out)
 			require.Len(w, deadLetters(w), len(names)-i-1, "only %q is replayed", name)
 			require.Equal(w, 0, operate(w, s, words(w, replay)...).Code, "given again, it does no harm")
 		}
-		endCleanly(w, p)
 	})
 }

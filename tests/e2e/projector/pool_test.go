@@ -2,16 +2,13 @@ package projector_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -62,18 +59,12 @@ func TestProjectorLetsNoHotSessionStarveOthers(t *testing.T) {
 
 // Repeated stops in the middle of the work: no delivery count rises and each stop is over in time.
 func TestProjectorStopsCleanlyWithManySessions(t *testing.T) {
-	for _, receiver := range []string{"direct", "sdk"} {
-		t.Run(receiver, func(t *testing.T) { inVirtualTime(t, func(w *world.World) { stopAgainAndAgain(w, receiver) }) })
-	}
+	eachReceiver(t, stopAgainAndAgain)
 }
 
 func stopAgainAndAgain(w *world.World, receiver string) {
 	const aggregates, events, stops = 12, 60, 8
-	for n := 1; n <= events; n++ {
-		for a := range aggregates {
-			publish(w, event(fmt.Sprint("a", a), n, "T"))
-		}
-	}
+	publish(w, rounds(aggregates, 1, events)...)
 	w.DelayMongo(10_000, 30*time.Millisecond, "update")
 	applied := 0
 	for range stops {
@@ -94,25 +85,6 @@ func stopAgainAndAgain(w *world.World, receiver string) {
 	require.Zero(w, counted.Redelivered)
 	require.Equal(w, aggregates*events, applied+counted.Applied)
 	require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
-}
-
-// A session is released only when all of it is completed, which takes several round trips.
-func TestProjectorCompletesBeforeItGivesBack(t *testing.T) {
-	inRealTime(t, 5*time.Millisecond, func(w *world.World) {
-		const aggregates, events = 6, 300
-		for a := range aggregates {
-			var changes []envelope.Change
-			for n := 1; n <= events; n++ {
-				changes = append(changes, event(fmt.Sprint("a", a), n, "T"))
-			}
-			publish(w, changes...)
-		}
-		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.MaxSessions, c.ReceiveBatch = 2, events })
-		w.Completed(aggregates * events)
-		counted := endCleanly(w, p)
-		require.Equal(w, aggregates*events, counted.Applied)
-		require.Zero(w, counted.Duplicates)
-	})
 }
 
 // A settlement whose link is gone opens it again, and so sets the end of the lock, as a renewal
@@ -140,54 +112,6 @@ func TestProjectorRenewsBesideSettlementsThatOpenTheLinkAgain(t *testing.T) {
 // from makes a projector receive from a queue.
 func from(queue string) func(*projector.Config, *projector.Options) {
 	return func(c *projector.Config, _ *projector.Options) { c.Topic, c.Subscription, c.Queue = "", "", queue }
-}
-
-// A queue instead of topic and subscription.
-func TestProjectorReceivesFromAQueue(t *testing.T) {
-	inVirtualTime(t, func(w *world.World) {
-		sender, err := w.BusClient.NewSender(world.Queue, nil)
-		require.NoError(w, err)
-		garbage := encode(w, event("b", 1, "T"))
-		garbage.Body = []byte("{")
-		for _, m := range []*azservicebus.Message{encode(w, event("a", 1, "T")), encode(w, event("a", 2, "T")), garbage, encode(w, event("c", 1, "T"))} {
-			require.NoError(w, sender.SendMessage(w.Context(), m, nil))
-		}
-		p := w.StartProjector(from(world.Queue))
-		w.Eventually("the queue is empty", func() bool {
-			s := w.Bus.Stats(world.Queue)
-			return s.Completed == 3 && s.DeadLettered == 1
-		})
-		endCleanly(w, p)
-		require.Equal(w, int64(2), w.TimelineOf("a").Events)
-		require.Equal(w, int64(1), w.TimelineOf("c").Events)
-	})
-}
-
-// G1, G2, G3: aggregates that share sessions keep their order and lose nothing, whatever happens to
-// connections and projectors.
-func TestG1G2G3ProjectorsOfSharedSessions(t *testing.T) {
-	const events, aggregates = 60, 12
-	key := envelope.Buckets(3)
-	for seed := range uint64(3) {
-		subtest(t, fmt.Sprint("seed ", seed), func(w *world.World) {
-			random := rand.New(rand.NewPCG(seed, 2))
-			positions := watch(w, "timeline")
-			running := []*world.Projector{w.StartProjector(nil), w.StartProjector(nil)}
-			for n := 1; n <= events; n++ {
-				for a := range aggregates {
-					publish(w, inSessions(key, event(fmt.Sprint("a", a), n, "T"))...)
-				}
-				w.Pass(time.Duration(random.IntN(6)) * time.Millisecond)
-				interrupt(w, random, 20, running)
-			}
-			w.Completed(events * aggregates)
-			for _, p := range running {
-				endCleanly(w, p)
-			}
-			require.LessOrEqual(w, w.Bus.Stats(world.SubscriptionPath).Sessions, 3)
-			appliedInOrder(w, positions(), aggregates, events)
-		})
-	}
 }
 
 // A worker does not wait until its session's last messages are settled and the session is released:

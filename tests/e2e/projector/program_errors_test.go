@@ -98,12 +98,9 @@ func TestG5AProgramsPoisonIsFoundInItsCall(t *testing.T) {
 		"Throws": "Undecided", "Truncates": "ProcessEnded", "Kills": "ProcessEnded", "Hangs": "Undecided",
 	} {
 		subtest(t, kind, func(w *world.World) {
-			_, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = 2 * time.Minute })
+			_, _, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = 2 * time.Minute })
 			defer end()
-			var events []envelope.Change
-			for n := range 40 {
-				events = append(events, event(fmt.Sprint("a", n), 1, "T"))
-			}
+			events := rounds(40, 1, 1)
 			events[17] = event("bad", 1, kind)
 			publishTogether(w, append(events, event("bad", 2, "T"))...)
 			w.Completed(39)
@@ -115,7 +112,6 @@ func TestG5AProgramsPoisonIsFoundInItsCall(t *testing.T) {
 			}
 			require.Equal(w, []string{"bad/1 " + reason, "bad/2 AggregateParked"}, deadLetters(w))
 			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
-			endCleanly(w, p)
 		})
 	}
 }
@@ -124,7 +120,7 @@ func TestG5AProgramsPoisonIsFoundInItsCall(t *testing.T) {
 // time-out is no failure of the next attempt, which would park the event: UNDECIDED_AFTER is over.
 func TestG5ALateTimeoutParksNothing(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		g, p, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = 10 * time.Second })
+		g, _, end := goesWrong(w, func(c *projector.Config) { c.UndecidedAfter = 10 * time.Second })
 		defer end()
 		const hanging = 8
 		hung := map[string]bool{} // by aggregate; guarded by mu
@@ -155,7 +151,6 @@ func TestG5ALateTimeoutParksNothing(t *testing.T) {
 		w.Completed(40 + hanging)
 		require.Len(w, hung, hanging)
 		require.Empty(w, deadLetters(w))
-		endCleanly(w, p)
 	})
 }
 

@@ -1,7 +1,6 @@
 package projector_test
 
 import (
-	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,31 +21,25 @@ func TestTheCommandsWorkWithAProgram(t *testing.T) {
 		defer g.End()
 		set := g.Runs("timeline")
 		w.StartProjector(set)
-		const count = 60
-		sell(w, count, 0)
-		w.Completed(count)
+		sell(w, 60, 0)
 		publish(w, event("bad", 1, "Poison"), event("bad", 2, "T"))
 		deadLettered(w, 2)
 
-		right := w.OperateProjector(set, "verify")
-		require.Equal(w, 0, right.Code)
+		right := exits(w, 0, w.OperateProjector(set, "verify"))
 		require.Contains(w, right.Out, "timeline against shop.events: 60 events")
 		doctor := w.OperateProjector(set, "doctor")
 		require.Contains(w, doctor.Out, "for 20 events of the source")
 		require.Contains(w, doctor.Out, "in any order and one by one")
 
 		fixed.Store(true)
-		replayed := w.OperateProjector(set, "parked", "replay", "bad")
-		require.Equal(w, 0, replayed.Code)
+		exits(w, 0, w.OperateProjector(set, "parked", "replay", "bad"))
 		require.EqualValues(w, 2, w.TimelineOf("bad").Events)
 
 		g.Stop()
-		status := w.OperateProjector(set, "status")
-		require.Equal(w, 0, status.Code)
+		status := exits(w, 0, w.OperateProjector(set, "status"))
 		require.Contains(w, status.Out, "timeline")
 		require.Equal(w, 0, w.OperateProjector(set, "parked", "list").Code)
-		away := w.OperateProjector(set, "verify")
-		require.Equal(w, 1, away.Code)
+		away := exits(w, 1, w.OperateProjector(set, "verify"))
 		require.Contains(w, away.Err, "the program cannot be reached")
 		require.Contains(w, w.OperateProjector(set, "doctor").Out, "it does not answer as it must")
 	})
@@ -60,27 +53,18 @@ func (fixable) Name() string { return "timeline" }
 // A program that is not deterministic is found by the doctor, and by verify.
 func TestAProgramThatIsNotDeterministicIsFound(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
-		g := w.StartProgram(&dice{})
+		var thrown atomic.Int64
+		g := w.StartProgram(keeps("dice", func(e projection.Event) projection.Write {
+			return projection.Update("dice", e.Aggregate, projection.Set("n", thrown.Add(1)))
+		}))
 		defer g.End()
 		set := g.Runs("dice")
 		w.StartProjector(set)
 		sell(w, 40, 0)
-		w.Completed(40)
-		doctor := w.OperateProjector(set, "doctor")
-		require.Equal(w, 1, doctor.Code)
+		doctor := exits(w, 1, w.OperateProjector(set, "doctor"))
 		require.Contains(w, doctor.Out, "answered differently the second time")
 		require.Equal(w, 1, w.OperateProjector(set, "verify").Code)
 	})
-}
-
-// dice writes another number each time.
-type dice struct{ thrown atomic.Int64 }
-
-func (*dice) Name() string       { return "dice" }
-func (*dice) Collection() string { return "dice" }
-
-func (p *dice) Project(e projection.Event) ([]projection.Write, error) {
-	return []projection.Write{projection.Update("dice", e.Aggregate, projection.Set("n", p.thrown.Add(1)))}, nil
 }
 
 // A declaration that the read model was not made with is refused at the start, and so is a
@@ -95,9 +79,9 @@ func TestAProgramOfAnotherReadModelIsRefused(t *testing.T) {
 		endCleanly(w, p)
 		for name, other := range map[string]projection.Projection{
 			"another keyedBy":                     grown{keyed: "other"},
-			"that of the projection mirror":       named{"copies", "mirror"},
-			"that the projection grown writes to": named{"thief", "grown"},
-			"one document":                        named{"grown", "grown"},
+			"that of the projection mirror":       named("copies", "mirror"),
+			"that the projection grown writes to": named("thief", "grown"),
+			"one document":                        named("grown", "grown"),
 		} {
 			g.Replace(w.Serves(other))
 			refused := w.StartProjector(g.Runs(other.Name()))
@@ -109,14 +93,9 @@ func TestAProgramOfAnotherReadModelIsRefused(t *testing.T) {
 	})
 }
 
-// named is a projection of one document under some names.
-type named struct{ name, collection string }
-
-func (n named) Name() string       { return n.name }
-func (n named) Collection() string { return n.collection }
-
-func (n named) Project(projection.Event) ([]projection.Write, error) {
-	return nil, projection.Permanent(errors.New("it has no rule"))
+// named returns a projection of one document under some names, which has no rule for any event.
+func named(name, collection string) projection.Projection {
+	return oneDocument{documents{name: name}, collection}
 }
 
 // A stop does not wait for a program that does not answer.

@@ -135,10 +135,7 @@ func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
 			u.g.Replace(wrong{g: u.g, next: u})
 			positions := watch(w, "timeline")
 			for n := 1; n <= events; n++ {
-				var some []envelope.Change
-				for a := range aggregates {
-					some = append(some, event(fmt.Sprint("a", a), n, "T"))
-				}
+				some := rounds(aggregates, n, n)
 				if n == 3 {
 					some = append(some, event("thrower", 1, "Throws"), event("killer", 1, "Kills"), event("killer", 2, "T"))
 				}
@@ -165,11 +162,7 @@ func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
 				require.EqualValues(w, events, w.TimelineOf(id).Events, id)
 			}
 			for id, seen := range positions() {
-				last := ""
-				for _, position := range seen {
-					require.GreaterOrEqual(w, position, last, id)
-					last = position
-				}
+				require.IsNonDecreasing(w, seen, id)
 			}
 			require.True(w, hasParked(w, "thrower") && hasParked(w, "killer"))
 			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)

@@ -58,7 +58,6 @@ func TestProjectorTurnsToTheSDKWhenRequestsAreNotAnswered(t *testing.T) {
 				w.Pass(time.Second)
 				return w.TimelineOf("a").Events == 1
 			})
-			endCleanly(w, p)
 		})
 	}
 }
@@ -83,21 +82,17 @@ func TestProjectorStaysWithAMQPWhenConnectionsEnd(t *testing.T) {
 func TestProjectorKeepsItsConnectionWhenThereIsNoSession(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.Bus.AnswerAccepts(servicebus.AnswerNoReason)
-		var dialed atomic.Int32
+		var count frames
 		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
 			directly(c, o)
-			dial := o.ServiceBus.NewWebSocketConn
-			o.ServiceBus.NewWebSocketConn = func(ctx context.Context, args azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-				dialed.Add(1)
-				return dial(ctx, args)
-			}
+			count.countOf(o)
 		})
 		w.Pass(10 * time.Second)
-		before := dialed.Load()
+		before := count.dials.Load()
 		w.Pass(10 * time.Minute) // ten accepts of each worker
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
-		require.Equal(w, before, dialed.Load())
+		require.Equal(w, before, count.dials.Load())
 		endCleanly(w, p)
 		require.NotContains(w, p.Log.Text(), "dependency fails")
 	})
@@ -145,25 +140,22 @@ func TestProjectorRenewsManyLocksOverASlowConnection(t *testing.T) {
 // While the broker answers that it is busy, the workers of a replica ask rarely, and together;
 // afterwards they continue soon.
 func TestProjectorSparesABusyBroker(t *testing.T) {
-	for _, receiver := range []string{"direct", "sdk"} {
-		subtest(t, receiver, func(w *world.World) {
-			const workers = 32
-			lift := w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Busy: 1}})
-			p := w.StartProjector(func(c *projector.Config, _ *projector.Options) {
-				c.SessionReceiver, c.MaxSessions, c.Connections = receiver, workers, 1
-			})
-			w.Pass(time.Minute)
-			before := w.Bus.Operations()[servicebus.OperationAccept]
-			w.Pass(10 * time.Minute)
-			require.Less(w, w.Bus.Operations()[servicebus.OperationAccept]-before, 5*10*60/8, "five requests each 8 s: the SDK asks four times")
-			lift()
-			publish(w, event("a", 1, "T"))
-			published := time.Now()
-			w.Completed(1)
-			require.Less(w, time.Since(published), 20*time.Second)
-			endCleanly(w, p)
+	eachReceiver(t, func(w *world.World, receiver string) {
+		const workers = 32
+		lift := w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Busy: 1}})
+		w.StartProjector(func(c *projector.Config, _ *projector.Options) {
+			c.SessionReceiver, c.MaxSessions, c.Connections = receiver, workers, 1
 		})
-	}
+		w.Pass(time.Minute)
+		before := w.Bus.Operations()[servicebus.OperationAccept]
+		w.Pass(10 * time.Minute)
+		require.Less(w, w.Bus.Operations()[servicebus.OperationAccept]-before, 5*10*60/8, "five requests each 8 s: the SDK asks four times")
+		lift()
+		publish(w, event("a", 1, "T"))
+		published := time.Now()
+		w.Completed(1)
+		require.Less(w, time.Since(published), 20*time.Second)
+	})
 }
 
 // A projector that stops does not wait until everything that it sets aside is in the dead-letter
@@ -171,24 +163,21 @@ func TestProjectorSparesABusyBroker(t *testing.T) {
 func TestG5AStopDoesNotWaitForManyDeadLetters(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		const events, answer = 300, 500 * time.Millisecond
-		settings := func(c *projector.Config, o *projector.Options) {
-			s.settings(c, o)
-			c.ReceiveBatch, c.ShutdownTimeout = events, 20*time.Second
-		}
+		s.adjust = func(c *projector.Config) { c.ReceiveBatch, c.ShutdownTimeout = events, 20*time.Second }
 		var all []envelope.Change
 		for n := 1; n <= events; n++ {
 			all = append(all, event("a", n, map[bool]string{true: "Poison", false: "T"}[n == 1]))
 		}
 		publish(w, all...)
 		lift := w.Bus.Inject(servicebus.Faults{Settle: servicebus.Fault{Delay: answer}})
-		p := w.StartProjector(settings)
+		p := w.StartProjector(s.settings)
 		deadLettered(w, 10)
 		stopped := time.Now()
 		endCleanly(w, p)
 		require.Less(w, time.Since(stopped), 5*time.Second)
 		require.Less(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered, events/2)
 		lift()
-		p = w.StartProjector(settings)
+		p = w.StartProjector(s.settings)
 		deadLettered(w, events)
 		endCleanly(w, p)
 		var wanted []string
@@ -205,7 +194,7 @@ func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 	for name, limit := range map[string]int{"one": 1, "most": 7} {
 		subtest(t, name, func(w *world.World) {
 			const workers, slow = 8, 5 * time.Second
-			p := w.StartProjector(directly)
+			w.StartProjector(directly)
 			publish(w, event("a", 1, "T"))
 			w.Completed(1)
 			w.Pass(10 * time.Second) // all workers wait for a session, on AMQP sessions that had one before
@@ -221,7 +210,6 @@ func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 				require.Less(w, time.Since(began), 3*slow, "not all workers work")
 				w.Pass(time.Hour)
 			}
-			endCleanly(w, p)
 		})
 	}
 }
@@ -229,24 +217,21 @@ func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 // A broker that ends the link of a session instead of sending its messages is not asked for the
 // session as fast as the network permits.
 func TestProjectorSparesABrokerThatEndsLinks(t *testing.T) {
-	for _, receiver := range []string{"direct", "sdk"} {
-		subtest(t, receiver, func(w *world.World) {
-			const outage = time.Minute
-			p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver = receiver })
-			publish(w, event("a", 1, "T"))
-			w.Completed(1)
-			lift := w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Delay: 10 * time.Millisecond}, Receive: servicebus.Fault{End: 1}})
-			publish(w, event("a", 2, "T"))
-			before := w.Bus.Operations()[servicebus.OperationAccept]
-			w.Pass(outage)
-			require.Less(w, w.Bus.Operations()[servicebus.OperationAccept]-before, int(outage/time.Second))
-			lift()
-			began := time.Now()
-			w.Completed(2)
-			require.Less(w, time.Since(began), 5*time.Second)
-			endCleanly(w, p)
-		})
-	}
+	eachReceiver(t, func(w *world.World, receiver string) {
+		const outage = time.Minute
+		w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver = receiver })
+		publish(w, event("a", 1, "T"))
+		w.Completed(1)
+		lift := w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Delay: 10 * time.Millisecond}, Receive: servicebus.Fault{End: 1}})
+		publish(w, event("a", 2, "T"))
+		before := w.Bus.Operations()[servicebus.OperationAccept]
+		w.Pass(outage)
+		require.Less(w, w.Bus.Operations()[servicebus.OperationAccept]-before, int(outage/time.Second))
+		lift()
+		began := time.Now()
+		w.Completed(2)
+		require.Less(w, time.Since(began), 5*time.Second)
+	})
 }
 
 // The memory for released sessions is bounded: go-amqp keeps each unsettled delivery as long as its
@@ -255,7 +240,7 @@ func TestProjectorEndsAMQPSessionsThatWereUsedMuch(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		const aggregates, links = 1200, 300 // an AMQP session has fewer
 		var count frames
-		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+		w.StartProjector(func(c *projector.Config, o *projector.Options) {
 			directly(c, o)
 			c.MaxSessions = 1
 			count.countOf(o)
@@ -268,7 +253,6 @@ func TestProjectorEndsAMQPSessionsThatWereUsedMuch(t *testing.T) {
 		}
 		w.Completed(1 + aggregates)
 		require.GreaterOrEqual(w, count.begins.Load()-before, int64(aggregates/links))
-		endCleanly(w, p)
 	})
 }
 
@@ -277,26 +261,22 @@ func TestProjectorEndsAMQPSessionsThatWereUsedMuch(t *testing.T) {
 func TestProjectorAppliesWhatHasComeBeforeASessionGivesWay(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		const aggregates, events, batch = 3, 60, 10
-		for n := 1; n <= events; n++ {
-			for a := range aggregates {
-				publish(w, event(fmt.Sprint("a", a), n, "T"))
-			}
-		}
+		publish(w, rounds(aggregates, 1, events)...)
 		w.DelayMongo(aggregates*events, 1100*time.Millisecond, "update")
 		var count frames
-		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
+		w.StartProjector(func(c *projector.Config, o *projector.Options) {
 			directly(c, o)
 			c.MaxSessions, c.ReceiveBatch, c.SessionIdle, c.SessionMaxHold = 1, batch, time.Second, 3*time.Second
 			count.countOf(o)
 		})
 		w.Completed(aggregates * events)
 		require.Less(w, count.transfers.Load(), int64(aggregates*events+batch), "messages were sent more than once") // others are answers
-		endCleanly(w, p)
 	})
 }
 
-// frames counts frames of a projector's connections to Service Bus.
+// frames counts connections of a projector to Service Bus, and their frames.
 type frames struct {
+	dials             atomic.Int64
 	begins, transfers atomic.Int64 // sent and received
 }
 
@@ -304,6 +284,7 @@ type frames struct {
 func (f *frames) countOf(o *projector.Options) {
 	dial := o.ServiceBus.NewWebSocketConn
 	o.ServiceBus.NewWebSocketConn = func(ctx context.Context, args azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+		f.dials.Add(1)
 		c, err := dial(ctx, args)
 		return &framedConn{Conn: c, count: f}, err
 	}

@@ -41,6 +41,13 @@ func operateThrough(w *world.World, busPlug, mongoPlug *world.Plug, s shape, arg
 	return world.Operated{Code: code, Out: out.String(), Err: errOut.String()}
 }
 
+// exits requires the exit code of a command, and returns the command's outcome.
+func exits(w *world.World, code int, done world.Operated) world.Operated {
+	w.Helper()
+	require.Equal(w, code, done.Code, done.Out+done.Err)
+	return done
+}
+
 // requireRight requires that the events 1 to n were each applied once and in order.
 func requireRight(w *world.World, s shape, aggregate string, events int) {
 	w.Helper()
@@ -71,24 +78,20 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 		}
 		deadLettered(w, 9)
 
-		list := operate(w, s, "parked", "list")
-		require.Equal(w, 0, list.Code)
+		list := exits(w, 0, operate(w, s, "parked", "list"))
 		require.Regexp(w, `a +2000-01-01T00:00:\d\dZ +ProjectionFailed +`+event("a", 1, "").Position, list.Out)
-		show := operate(w, s, "parked", "show", "a")
-		require.Equal(w, 0, show.Code)
+		show := exits(w, 0, operate(w, s, "parked", "show", "a"))
 		require.Contains(w, show.Out, "5 events in the dead-letter queue")
 		require.Contains(w, show.Out, "projector parked drop --yes --message "+messageID(event("a", 1, ""))+" -- a")
 
-		still := operate(w, s, "parked", "replay", "a")
-		require.Equal(w, 1, still.Code)
+		still := exits(w, 1, operate(w, s, "parked", "replay", "a"))
 		require.Contains(w, still.Out, "a: 0 events applied; it stays parked: ProjectionFailed: ")
 		require.Contains(w, still.Out, "(message "+terminal.Shorten(messageID(event("a", 1, "")))+", at position ", "the reason stands before identifiers")
 		require.Empty(w, still.Err)
 		require.Equal(w, 9, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 
 		s.fixed.Store(true)
-		replay := operate(w, s, "parked", "replay", "a")
-		require.Equal(w, 0, replay.Code, replay.Err)
+		replay := exits(w, 0, operate(w, s, "parked", "replay", "a"))
 		require.Equal(w, "a: 5 events applied; it is not parked\nremoved 5 of 5 messages from the dead-letter queue\n", replay.Out)
 		requireRight(w, s, "a", 5)
 		require.Equal(w, []string{"c/2 ProjectionFailed", "c/3 AggregateParked", "c/4 AggregateParked", "c/5 AggregateParked"}, deadLetters(w))
@@ -98,8 +101,7 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 		requireRight(w, s, "a", 6)
 		require.Equal(w, 1, s.applied(w, "c"))
 
-		all := operate(w, s, "parked", "replay", "--all")
-		require.Equal(w, 0, all.Code, all.Err)
+		exits(w, 0, operate(w, s, "parked", "replay", "--all"))
 		requireRight(w, s, "c", 5)
 		require.Empty(w, deadLetters(w))
 		require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "list").Out)
@@ -116,7 +118,7 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 // G5: a drop removes the blocking event and keeps the rest.
 func TestG5DropKeepsTheRest(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "T"), event("a", 4, "Poison"), event("a", 5, "T"))
 		deadLettered(w, 4)
 		publish(w, event("f", 1, "Poison"), event("f", 2, "T"))
@@ -128,14 +130,12 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 		deadLettered(w, 8)
 
 		require.Equal(w, 2, operate(w, s, "parked", "drop", "a").Code)
-		first := operate(w, s, "parked", "drop", "a", "--yes")
-		require.Equal(w, 1, first.Code)
+		first := exits(w, 1, operate(w, s, "parked", "drop", "a", "--yes"))
 		require.Contains(w, first.Out, "a: 1 event applied, the event in the way dropped; it stays parked: ProjectionFailed: ")
 		require.Contains(w, first.Out, "(message "+terminal.Shorten(messageID(event("a", 4, ""))))
 		require.Equal(w, messageID(event("a", 4, "")), parked(w, s.guards, "a").MessageID)
 		require.Equal(w, 2, s.applied(w, "a"))
-		second := operate(w, s, "parked", "drop", "a", "--yes")
-		require.Equal(w, 0, second.Code, second.Err)
+		exits(w, 0, operate(w, s, "parked", "drop", "a", "--yes"))
 		require.Equal(w, 3, s.applied(w, "a"))
 
 		// The very first event: the document is created by the second one.
@@ -145,8 +145,7 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 
 		// The aggregate of the unreadable one is unknown; it is removed, and the version that it
 		// may have had is not missed.
-		stuck := operate(w, s, "parked", "drop", "g", "--yes")
-		require.Equal(w, 1, stuck.Code)
+		stuck := exits(w, 1, operate(w, s, "parked", "drop", "g", "--yes"))
 		require.Contains(w, stuck.Out, "VersionGap")
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "g", "--yes").Code)
 		require.Equal(w, 2, s.applied(w, "g"))
@@ -155,7 +154,6 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 		publish(w, event("a", 6, "T"), event("a", 7, "T"))
 		w.Completed(1 + 1 + 2)
 		require.Equal(w, 5, s.applied(w, "a"))
-		endCleanly(w, p)
 	})
 }
 
@@ -163,7 +161,7 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 // aggregate since.
 func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "Poison"), event("a", 4, "T"))
 		deadLettered(w, 3)
 		w.Pass(10 * time.Second)
@@ -180,7 +178,6 @@ func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
 		require.Equal(w, 0, drop(3).Code)
 		require.Equal(w, 2, s.applied(w, "a"))
 		require.Empty(w, deadLetters(w))
-		endCleanly(w, p)
 	})
 }
 
@@ -188,7 +185,7 @@ func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
 // is not parked any more, no command would find it again.
 func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		unreadable := encode(w, event("a", 2, "T"))
 		unreadable.ApplicationProperties = nil
 		publish(w, event("a", 1, "T"))
@@ -198,8 +195,7 @@ func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
 		_, err := receiver.ReceiveMessages(w.Context(), 1, nil)
 		require.NoError(w, err)
 
-		refused := operate(w, s, "parked", "drop", "a", "--yes")
-		require.Equal(w, 1, refused.Code)
+		refused := exits(w, 1, operate(w, s, "parked", "drop", "a", "--yes"))
 		require.Contains(w, refused.Err, "another receiver has locked a message of the dead-letter queue")
 		require.NotEmpty(w, parked(w, s.guards, "a"))
 		w.Pass(time.Minute) // the lock runs out
@@ -207,7 +203,6 @@ func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
 		require.Empty(w, parked(w, s.guards, "a"))
 		require.Empty(w, deadLetters(w))
 		require.NoError(w, receiver.Close(w.Context()))
-		endCleanly(w, p)
 	})
 }
 
@@ -311,7 +306,7 @@ func TestG5TwoReplaysAtOnce(t *testing.T) {
 // G5: a replay does not end a parking while a projector sets events aside.
 func TestG5ReplayNoticesWhatIsSetAsideMeanwhile(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "Poison"), event("a", 2, "T"))
 		deadLettered(w, 2)
 		w.Pass(10 * time.Second) // the session is given back
@@ -330,7 +325,6 @@ func TestG5ReplayNoticesWhatIsSetAsideMeanwhile(t *testing.T) {
 		require.Equal(w, 0, replay.Code, replay.Err)
 		requireRight(w, s, "a", 3)
 		require.Empty(w, deadLetters(w))
-		endCleanly(w, p)
 	})
 }
 
@@ -339,20 +333,16 @@ func TestG5ReplayNoticesWhatIsSetAsideMeanwhile(t *testing.T) {
 func TestReplayWaitsForTheSession(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
-		p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-			s.settings(c, o)
-			c.SessionIdle, c.SessionMaxHold = 20*time.Second, 20*time.Second
-		})
+		s.adjust = func(c *projector.Config) { c.SessionIdle, c.SessionMaxHold = 20*time.Second, 20*time.Second }
+		w.StartProjector(s.settings)
 		w.Pass(30 * time.Second) // a worker has found no session, so that one without messages is kept
 		publish(w, event("a", 1, "Poison"))
 		deadLettered(w, 1)
 		s.fixed.Store(true)
-		busy := operate(w, s, "parked", "replay", "a", "--wait", "5s")
-		require.Equal(w, 1, busy.Code)
+		busy := exits(w, 1, operate(w, s, "parked", "replay", "a", "--wait", "5s"))
 		require.Contains(w, busy.Err, "a projector holds the session a, and did not release it in 5s")
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		requireRight(w, s, "a", 1)
-		endCleanly(w, p)
 	})
 }
 
@@ -360,7 +350,7 @@ func TestReplayWaitsForTheSession(t *testing.T) {
 func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		const others = 700
 		publish(w, event("o", 1, "Poison"))
 		deadLettered(w, 1)
@@ -374,17 +364,14 @@ func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
 		deadLettered(w, others+2)
 		before := deadLetters(w)
 		s.fixed.Store(true)
-		replay := operate(w, s, "parked", "replay", "a")
-		require.Equal(w, 0, replay.Code)
+		replay := exits(w, 0, operate(w, s, "parked", "replay", "a"))
 		require.Contains(w, replay.Out, "removed 2 of 2 messages")
 		require.Equal(w, before[:others], deadLetters(w))
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Locked)
 
-		all := operate(w, s, "parked", "replay", "o")
-		require.Equal(w, 0, all.Code)
+		exits(w, 0, operate(w, s, "parked", "replay", "o"))
 		require.Equal(w, int64(others), w.TimelineOf("o").Events)
 		require.Empty(w, deadLetters(w))
-		endCleanly(w, p)
 	})
 }
 
@@ -392,18 +379,16 @@ func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
 // operator must say so.
 func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "T"))
 		deadLettered(w, 2)
 		loseDeadLetters(w, 1)
 		s.fixed.Store(true)
-		replay := operate(w, s, "parked", "replay", "a")
-		require.Equal(w, 1, replay.Code)
+		replay := exits(w, 1, operate(w, s, "parked", "replay", "a"))
 		require.Contains(w, replay.Err, "it was removed. To continue without it: projector parked drop --yes --message ")
 		require.NotEmpty(w, parked(w, s.guards, "a"))
 		require.Equal(w, 0, operate(w, s, "parked", "drop", "a", "--yes").Code)
 		require.Equal(w, 2, s.applied(w, "a"))
-		endCleanly(w, p)
 	})
 }
 
@@ -417,8 +402,7 @@ func TestReplayOfWhatIsNotParked(t *testing.T) {
 			require.Empty(w, got.Out)
 			require.Contains(w, got.Err, "there is no aggregate nobody: neither the read model nor the dead-letter queue has anything of it")
 		}
-		show := operate(w, s, "parked", "show", "nobody")
-		require.Equal(w, 1, show.Code)
+		show := exits(w, 1, operate(w, s, "parked", "show", "nobody"))
 		require.Equal(w, "projector: nobody is not parked; `projector parked list` shows those that are\n", show.Err)
 		n, err := w.Client.Database(world.ReadModel).Collection("timeline").CountDocuments(w.Context(), bson.D{})
 		require.NoError(w, err)
@@ -449,8 +433,7 @@ func TestG2G5WhatParkedAnAggregateIsKnownInALaterGeneration(t *testing.T) {
 			if s.fixed.Store(command == "replay"); command == "drop" {
 				words = append(words, "--yes")
 			}
-			done := operate(w, s, words...)
-			require.Equal(w, 0, done.Code, done.Err)
+			exits(w, 0, operate(w, s, words...))
 			require.Equal(w, applied, s.applied(w, "a"))
 			require.Empty(w, parked(w, s.guards, "a"))
 			require.Empty(w, deadLetters(w))
@@ -462,15 +445,14 @@ func TestG2G5WhatParkedAnAggregateIsKnownInALaterGeneration(t *testing.T) {
 // operator does not know of.
 func TestG6DropGivesUpOneGapAlone(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 4, "T"))
 		deadLettered(w, 1)
 		publish(w, event("a", 5, "T"), event("a", 8, "T"))
 		deadLettered(w, 3)
 		require.Contains(w, operate(w, s, "parked", "show", "a").Out, "the event has version 4, and the last one applied has 1")
 
-		dropped := operate(w, s, "parked", "drop", "a", "--yes")
-		require.Equal(w, 1, dropped.Code)
+		dropped := exits(w, 1, operate(w, s, "parked", "drop", "a", "--yes"))
 		require.Contains(w, dropped.Out, "the event has version 8, and the last one applied has 5")
 		require.Equal(w, 3, s.applied(w, "a"))
 		publish(w, event("a", 6, "T"), event("a", 7, "T")) // what was in flight arrives
@@ -478,14 +460,13 @@ func TestG6DropGivesUpOneGapAlone(t *testing.T) {
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		require.Equal(w, 6, s.applied(w, "a"))
 		require.Empty(w, deadLetters(w))
-		endCleanly(w, p)
 	})
 }
 
 // G6: to continue without a lost event is not to continue without other missing versions.
 func TestG6DropOfAnEventThatIsGoneGivesUpItsVersionAlone(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"))
 		deadLettered(w, 1)
 		publish(w, event("a", 3, "T"), event("a", 5, "T"))
@@ -493,15 +474,13 @@ func TestG6DropOfAnEventThatIsGoneGivesUpItsVersionAlone(t *testing.T) {
 		w.Pass(10 * time.Second)
 		loseDeadLetters(w, 1)
 
-		dropped := operate(w, s, "parked", "drop", "a", "--yes")
-		require.Equal(w, 1, dropped.Code)
+		dropped := exits(w, 1, operate(w, s, "parked", "drop", "a", "--yes"))
 		require.Contains(w, dropped.Out, "the event has version 5, and the last one applied has 3")
 		require.Equal(w, 2, s.applied(w, "a"))
 		publish(w, event("a", 4, "T"))
 		w.Pass(time.Minute)
 		require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
 		require.Equal(w, 4, s.applied(w, "a"))
-		endCleanly(w, p)
 	})
 }
 
@@ -521,7 +500,7 @@ func loseDeadLetters(w *world.World, n int) {
 func TestG6ADroppedFirstEventIsRemembered(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s.adjust = func(c *projector.Config) { c.VersionFirst = 1 }
-		p := w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "Poison"))
 		deadLettered(w, 1)
 		w.Pass(10 * time.Second)
@@ -534,6 +513,5 @@ func TestG6ADroppedFirstEventIsRemembered(t *testing.T) {
 			require.Equal(w, "2026-01-01T00:00:02Z", w.TimelineOf("a").First, "what is set when the document is made was not set")
 		}
 		require.Empty(w, deadLetters(w))
-		endCleanly(w, p)
 	})
 }

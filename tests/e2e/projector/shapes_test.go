@@ -8,6 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	driver "go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
@@ -103,31 +104,42 @@ func (s shape) correct() shape {
 // before returns a projection that calls f with each event before it projects it, and fails with
 // the error of f.
 func before(p projection.Projection, f func(projection.Event) error) projection.Projection {
-	b := beforehand{p, f}
+	b := documents{p.Name(), func(e projection.Event) ([]projection.Write, error) {
+		if err := f(e); err != nil {
+			return nil, err
+		}
+		return p.Project(e)
+	}}
 	if one, ok := p.(projection.OneDocument); ok {
-		return beforehandOneDocument{b, one}
+		return oneDocument{b, one.Collection()}
 	}
 	return b
 }
 
-type beforehand struct {
-	projection.Projection
-	f func(projection.Event) error
+// documents is a projection that does not declare its collections.
+type documents struct {
+	name    string
+	project func(projection.Event) ([]projection.Write, error)
 }
 
-func (b beforehand) Project(e projection.Event) ([]projection.Write, error) {
-	if err := b.f(e); err != nil {
-		return nil, err
-	}
-	return b.Projection.Project(e)
+func (d documents) Name() string { return d.name }
+
+func (d documents) Project(e projection.Event) ([]projection.Write, error) { return d.project(e) }
+
+// oneDocument is a projection with one document per aggregate.
+type oneDocument struct {
+	documents
+	collection string
 }
 
-type beforehandOneDocument struct {
-	beforehand
-	one projection.OneDocument
-}
+func (d oneDocument) Collection() string { return d.collection }
 
-func (b beforehandOneDocument) Collection() string { return b.one.Collection() }
+// keeps returns a projection with one document per aggregate that has the one write of each event.
+func keeps(collection string, write func(projection.Event) projection.Write) projection.Projection {
+	return oneDocument{documents{collection, func(e projection.Event) ([]projection.Write, error) {
+		return []projection.Write{write(e)}, nil
+	}}, collection}
+}
 
 // parkedRecord is the record of a parking.
 type parkedRecord struct {
@@ -139,13 +151,33 @@ type parkedRecord struct {
 	Later       int    `bson:"later"`
 }
 
+// read returns a document of the read model; nil if there is none.
+func read(w *world.World, collection, id string) bson.Raw {
+	w.Helper()
+	doc, err := w.Client.Database(world.ReadModel).Collection(collection).FindOne(w.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
+	if errors.Is(err, driver.ErrNoDocuments) {
+		return nil
+	}
+	require.NoError(w, err)
+	return doc
+}
+
+// inJSON returns a document of the read model as Extended JSON; empty if there is none.
+func inJSON(w *world.World, collection, id string) string {
+	w.Helper()
+	doc := read(w, collection, id)
+	if doc == nil {
+		return ""
+	}
+	text, err := bson.MarshalExtJSON(doc, false, false)
+	require.NoError(w, err)
+	return string(text)
+}
+
 // guard returns an aggregate's guard in the database; nil without one.
 func guard(w *world.World, collection, aggregate string) bson.Raw {
 	w.Helper()
-	doc, err := w.Client.Database(world.ReadModel).Collection(collection).FindOne(w.Context(), bson.D{{Key: "_id", Value: aggregate}}).Raw()
-	if err != nil {
-		return nil
-	}
+	doc := read(w, collection, aggregate)
 	if guard, ok := doc.Lookup(projection.GuardField).DocumentOK(); ok {
 		return guard
 	}

@@ -67,15 +67,10 @@ func TestG3ReplayOnAStubOneByOne(t *testing.T) {
 }
 
 // growing appends the data of each event to its aggregate's one document.
-type growing struct{}
-
-func (growing) Name() string       { return "growing" }
-func (growing) Collection() string { return "growing" }
-
-func (growing) Project(e projection.Event) ([]projection.Write, error) {
+var growing = keeps("growing", func(e projection.Event) projection.Write {
 	size := e.Document().Lookup("data", "size").AsInt64()
-	return []projection.Write{projection.Update("growing", e.Aggregate, projection.Set(projection.EscapeKey(e.Type), strings.Repeat("x", int(size))))}, nil
-}
+	return projection.Update("growing", e.Aggregate, projection.Set(projection.EscapeKey(e.Type), strings.Repeat("x", int(size))))
+})
 
 // G5: a full document has no room for the record that parks its aggregate. Only the aggregate
 // waits: neither the neighbours of its session nor those that need its worker. Once there is room,
@@ -88,7 +83,7 @@ func TestG5AFullDocumentHoldsUpItsAggregateAlone(t *testing.T) {
 				publish(w, inSessions(key, eventWithData(aggregate, n, eventType, size(bytes)))...)
 			}
 			p := w.StartProjector(func(c *projector.Config, o *projector.Options) {
-				runs(growing{})(c, o)
+				runs(growing)(c, o)
 				c.MaxSessions, c.Connections, c.ReceiveBatch = 2, 1, 10
 			})
 			for _, name := range []string{"full1", "full2"} {
@@ -113,7 +108,6 @@ func TestG5AFullDocumentHoldsUpItsAggregateAlone(t *testing.T) {
 				require.NoError(w, err)
 			}
 			decided(w, 9)
-			endCleanly(w, p)
 		})
 	}
 }

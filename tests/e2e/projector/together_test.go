@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	mongoevent "go.mongodb.org/mongo-driver/v2/event"
-	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	drivererror "go.mongodb.org/mongo-driver/v2/x/mongo/driver"
 
@@ -31,12 +30,8 @@ func together() shape { return shapes()[1] }
 // total returns what all aggregates together have added to one document.
 func total(w *world.World) int {
 	w.Helper()
-	doc, err := w.Client.Database(world.ReadModel).Collection("totals").FindOne(w.Context(), bson.D{}).Raw()
-	if errors.Is(err, driver.ErrNoDocuments) {
-		return 0
-	}
-	require.NoError(w, err)
-	return int(doc.Lookup("events").AsInt64())
+	events, _ := read(w, "totals", "all").Lookup("events").AsInt64OK()
+	return int(events)
 }
 
 // commits counts the transactions that a projector commits, and those that conflicted.
@@ -62,13 +57,7 @@ func (c *commits) watch(settings func(*projector.Config, *projector.Options)) fu
 func TestG1G2G3AggregatesOfABatchAreCommittedTogether(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s, counted := together(), &commits{}
-		var changes []envelope.Change
-		for n := 1; n <= 3; n++ {
-			for a := range 10 {
-				changes = append(changes, event(fmt.Sprint("a", a), n, "T"))
-			}
-		}
-		publishTogether(w, changes...)
+		publishTogether(w, rounds(10, 1, 3)...)
 		p := w.StartProjector(counted.watch(s.settings))
 		w.Completed(30)
 		end := endCleanly(w, p)
@@ -155,51 +144,6 @@ func TestG1G3G5ARefusedWriteInABatchParksNoOther(t *testing.T) {
 		require.Equal(w, messageID(event("b", 2, "")), parked(w, s.guards, "b").MessageID)
 		require.Equal(w, 4, total(w))
 	})
-}
-
-// G5: an unknown failure of one aggregate delays no other that came with it.
-func TestG5AFailureOfItsOwnInABatchHoldsUpNoOther(t *testing.T) {
-	inVirtualTime(t, func(w *world.World) {
-		s := together()
-		w.FailMongo(7, 16732, "update") // whichever writes these are: each is tried alone eventually
-		publishTogether(w, event("a", 1, "T"), event("b", 1, "T"), event("c", 1, "T"), event("d", 1, "T"))
-		p := w.StartProjector(s.settings)
-		w.Completed(4)
-		endCleanly(w, p)
-		for _, name := range []string{"a", "b", "c", "d"} {
-			requireRight(w, s, name, 1)
-		}
-		require.Equal(w, 4, total(w))
-		require.NotContains(w, p.Log.Text(), "dependency fails")
-	})
-}
-
-// G1, G2: a transaction of several aggregates that is too large is split into smaller ones, down to
-// one event.
-func TestG1G2ATransactionOfSeveralAggregatesIsSplit(t *testing.T) {
-	for _, code := range []int{257, 359} {
-		for _, times := range []int{1, 2, 3} {
-			subtest(t, fmt.Sprint(code, " ", times, " times"), func(w *world.World) {
-				s := together()
-				w.FailMongo(times, code, "commitTransaction")
-				var changes []envelope.Change
-				for n := 1; n <= 2; n++ {
-					for a := range 8 {
-						changes = append(changes, event(fmt.Sprint("a", a), n, "T"))
-					}
-				}
-				publishTogether(w, changes...)
-				p := w.StartProjector(s.settings)
-				w.Completed(16)
-				endCleanly(w, p)
-				for a := range 8 {
-					requireRight(w, s, fmt.Sprint("a", a), 2)
-				}
-				require.Equal(w, 16, total(w))
-				require.Empty(w, deadLetters(w))
-			})
-		}
-	}
 }
 
 // G1, G3: a projector that is killed anywhere while it writes several aggregates leaves none of
@@ -289,11 +233,7 @@ func TestG2G3BatchesOfReplicasThatMeetInOneDocumentAddUp(t *testing.T) {
 		}
 		w.DelayMongo(20, 20*time.Millisecond, "commitTransaction") // long transactions conflict for certain
 		for n := 1; n <= events; n++ {
-			var changes []envelope.Change
-			for a := range aggregates {
-				changes = append(changes, event(fmt.Sprint("a", a), n, "T"))
-			}
-			publish(w, inSessions(envelope.Buckets(buckets), changes...)...)
+			publish(w, inSessions(envelope.Buckets(buckets), rounds(aggregates, n, n)...)...)
 			if n%4 == 0 {
 				w.Mongo.DropConnections()
 			}

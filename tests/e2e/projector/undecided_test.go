@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -51,54 +50,33 @@ func TestG5AggregatesThatFailForDifferentReasonsHoldUpNoOther(t *testing.T) {
 		require.NotContains(w, p.Log.Text(), "works again")
 		require.Contains(w, p.Log.Text(), `"msg":"an event cannot be applied; it is retried, and its aggregate waits","aggregate":"bad-0","session":"bad-0"`)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
-		endCleanly(w, p)
 	})
 }
 
-// G5: one aggregate of a session that many share fails. The decided messages of the others are
-// settled, and they continue.
-func TestG5WhatFailsInASharedSessionHoldsUpNoNeighbour(t *testing.T) {
-	eachShape(t, func(w *world.World, s shape) {
-		s = undecided(s)
-		publishTogether(w, event("bad", 1, "Unlisted"))
-		for n := 1; n <= 150; n++ {
-			publishTogether(w, event("healthy", n, "T"))
-		}
-		p := w.StartProjector(s.settings)
-		w.Completed(150)
-		publishTogether(w, event("bad", 2, "T"))
-		publishTogether(w, event("healthy", 151, "T"))
-		w.Completed(151)
-		require.Equal(w, 151, s.applied(w, "healthy"))
-		require.Zero(w, s.applied(w, "bad"))
-		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
-		endCleanly(w, p)
-	})
-}
-
-// G5: an aggregate that fails has more events in a shared session than are received at once. Those
-// behind them continue.
+// G5: an aggregate of a shared session fails, with one event among those of others, or with more
+// than are received at once. The decided messages of the others are settled, and they continue.
 func TestG5WhatFailsHoldsUpNoNeighbourHoweverMuchOfItThereIs(t *testing.T) {
-	for _, receiver := range []string{"direct", "sdk"} {
-		eachShapeOf(t, receiver, func(w *world.World, s shape) {
-			s = undecided(s)
-			s.adjust = func(c *projector.Config) { c.SessionReceiver, c.ReceiveBatch = receiver, 5 }
-			for n := 1; n <= 30; n++ {
-				publishTogether(w, event("bad", n, "Unlisted"))
-			}
-			for n := 1; n <= 50; n++ {
-				publishTogether(w, event("healthy", n, "T"))
-			}
-			p := w.StartProjector(s.settings)
-			w.Completed(50)
-			publishTogether(w, event("healthy", 51, "T"))
-			w.Completed(51)
-			require.Equal(w, 51, s.applied(w, "healthy"))
-			require.Zero(w, s.applied(w, "bad"))
-			stats := w.Bus.Stats(world.SubscriptionPath)
-			require.Zero(w, stats.DeadLettered+stats.Redelivered)
-			endCleanly(w, p)
-		})
+	for bad, batch := range map[int]int{1: 100, 30: 5} {
+		for _, receiver := range []string{"direct", "sdk"} {
+			eachShapeOf(t, fmt.Sprint(bad, " ", receiver), func(w *world.World, s shape) {
+				s = undecided(s)
+				s.adjust = func(c *projector.Config) { c.SessionReceiver, c.ReceiveBatch = receiver, batch }
+				for n := 1; n <= bad; n++ {
+					publishTogether(w, event("bad", n, "Unlisted"))
+				}
+				for n := 1; n <= 50; n++ {
+					publishTogether(w, event("healthy", n, "T"))
+				}
+				w.StartProjector(s.settings)
+				w.Completed(50)
+				publishTogether(w, event("healthy", 51, "T"))
+				w.Completed(51)
+				require.Equal(w, 51, s.applied(w, "healthy"))
+				require.Zero(w, s.applied(w, "bad"))
+				stats := w.Bus.Stats(world.SubscriptionPath)
+				require.Zero(w, stats.DeadLettered+stats.Redelivered)
+			})
+		}
 	}
 }
 
@@ -117,27 +95,12 @@ func TestG2G5APoisonDoesNotParkBeforeWhatComesFirst(t *testing.T) {
 				send(w, m)
 			}
 			publish(w, event("a", 3, "T"))
-			p := w.StartProjector(s.settings)
+			w.StartProjector(s.settings)
 			deadLettered(w, 2)
 			w.Completed(1)
 			require.Equal(w, 1, s.applied(w, "a"))
 			reason := map[string]string{"Poison": "ProjectionFailed", "Garbage": "UndecodableBody"}[kind]
 			require.Equal(w, []string{"a/2 " + reason, "a/3 AggregateParked"}, deadLetters(w))
-			endCleanly(w, p)
-		})
-	}
-}
-
-// G5: the codes with which indexes refuse a document mean that it is permanently refused.
-func TestG5ARefusalByAnIndexParksItsAggregate(t *testing.T) {
-	for _, code := range []int{171, 201, 16755, 16766, 17261, 17262} {
-		subtest(t, fmt.Sprint(code), func(w *world.World) {
-			w.FailMongo(1, code, "update")
-			publish(w, event("a", 1, "T"))
-			p := w.StartProjector(nil)
-			deadLettered(w, 1)
-			endCleanly(w, p)
-			require.Equal(w, []string{"a/1 WriteRefused"}, deadLetters(w))
 		})
 	}
 }
@@ -146,16 +109,12 @@ func TestG5ARefusalByAnIndexParksItsAggregate(t *testing.T) {
 // the same write are applied.
 func TestG1G5AnUnknownCodeIsRetriedOneByOne(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
-		var changes []envelope.Change
-		for n := 1; n <= 3; n++ {
-			changes = append(changes, event("a", n, "T"), event("b", n, "T"), event("c", n, "T"))
-		}
 		w.FailMongo(4, 16732, "update")
-		publishTogether(w, changes...)
+		publishTogether(w, rounds(3, 1, 3)...)
 		p := w.StartProjector(s.settings)
 		w.Completed(9)
 		endCleanly(w, p)
-		for _, name := range []string{"a", "b", "c"} {
+		for _, name := range []string{"a0", "a1", "a2"} {
 			requireRight(w, s, name, 3)
 		}
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
@@ -163,40 +122,39 @@ func TestG1G5AnUnknownCodeIsRetriedOneByOne(t *testing.T) {
 	})
 }
 
-// G1, G2: a transaction that is too large, or too slow, is split into smaller ones, down to one
-// event.
+// G1, G2: a transaction that is too large, or too slow, of one aggregate or of several, is split
+// into smaller ones, down to one event.
 func TestG1G2ATransactionThatIsTooLargeIsSplit(t *testing.T) {
 	for name, test := range map[string]struct {
-		code, times int
-		parked      string
+		aggregates, events, code, times int
+		parked                          string
 	}{
-		"the first three":                      {257, 3, ""},
-		"the cache":                            {359, 2, ""},
-		"one event by itself, which is parked": {257, 4, "WriteRefused"},
+		"the first three":                      {1, 8, 257, 3, ""},
+		"the cache":                            {1, 8, 359, 2, ""},
+		"one event by itself, which is parked": {1, 8, 257, 4, "WriteRefused"},
+		"several, the first":                   {8, 2, 257, 1, ""},
+		"several, the first three":             {8, 2, 257, 3, ""},
+		"several, the cache":                   {8, 2, 359, 2, ""},
 	} {
 		subtest(t, name, func(w *world.World) {
-			s := shapes()[1]
+			s := together()
 			w.FailMongo(test.times, test.code, "commitTransaction")
-			var changes []envelope.Change
-			for n := 1; n <= 8; n++ {
-				changes = append(changes, event("a", n, "T"))
-			}
-			publish(w, changes...)
+			changes := rounds(test.aggregates, 1, test.events)
+			publishTogether(w, changes...)
 			p := w.StartProjector(s.settings)
-			w.Eventually("all is decided", func() bool {
-				s := w.Bus.Stats(world.SubscriptionPath)
-				return s.Completed+s.DeadLettered == 8
-			})
+			decided(w, len(changes))
 			endCleanly(w, p)
-			require.Equal(w, test.parked, parked(w, s.guards, "a").Reason)
-			if test.parked == "" {
-				requireRight(w, s, "a", 8)
-			} else {
-				require.Equal(w, "a/1 WriteRefused", deadLetters(w)[0])
-				require.Zero(w, s.applied(w, "a"))
-				require.Equal(w, 0, operate(w, s, "parked", "replay", "a").Code)
-				requireRight(w, s, "a", 8)
+			require.Equal(w, test.parked, parked(w, s.guards, "a0").Reason)
+			if test.parked != "" {
+				require.Equal(w, "a0/1 WriteRefused", deadLetters(w)[0])
+				require.Zero(w, s.applied(w, "a0"))
+				require.Equal(w, 0, operate(w, s, "parked", "replay", "a0").Code)
 			}
+			for a := range test.aggregates {
+				requireRight(w, s, fmt.Sprint("a", a), test.events)
+			}
+			require.Equal(w, len(changes), total(w))
+			require.Empty(w, deadLetters(w))
 		})
 	}
 }
@@ -207,19 +165,15 @@ func TestG1G2ATransactionThatIsTooSlowIsSplit(t *testing.T) {
 		s := shapes()[1]
 		s.adjust = func(c *projector.Config) { c.ApplyTimeout = time.Second }
 		const events = 16
-		var changes []envelope.Change
-		for n := 1; n <= events; n++ {
-			changes = append(changes, event("a", n, "T"))
-		}
 		s.project = before(s.project, func(projection.Event) error {
 			time.Sleep(100 * time.Millisecond)
 			return nil
 		})
-		publish(w, changes...)
+		publish(w, rounds(1, 1, events)...)
 		p := w.StartProjector(s.settings)
 		w.Completed(events)
 		endCleanly(w, p)
-		requireRight(w, s, "a", events)
+		requireRight(w, s, "a0", events)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
 	})
 }

@@ -45,8 +45,7 @@ func TestVerifyTakesEqualCopiesWithOddNamesForRight(t *testing.T) {
 			send(w, message)
 		}
 		w.Completed(len(documents))
-		got := w.OperateProjector(set, "verify")
-		require.Equal(w, 0, got.Code, got.Out)
+		got := exits(w, 0, w.OperateProjector(set, "verify"))
 		require.Contains(w, got.Out, "5 events, 5 documents: all right")
 	})
 }

@@ -1,7 +1,6 @@
 package projector_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -21,13 +21,33 @@ func source(w *world.World) *driver.Collection {
 	return w.Client.Database("shop").Collection("events")
 }
 
-// sell inserts events of the workload into the source and publishes them, all except the last ones.
+// inserted returns the change that inserts an event of the workload as the n-th of the stream.
+func inserted(w *world.World, e workload.Event, n int) (envelope.Change, bson.Raw) {
+	w.Helper()
+	document, err := e.Document()
+	require.NoError(w, err)
+	encoded, err := bson.Marshal(document)
+	require.NoError(w, err)
+	raw := bson.Raw(encoded)
+	body, err := bson.Marshal(bson.D{
+		{Key: "operationType", Value: "insert"}, {Key: "documentKey", Value: bson.D{{Key: "_id", Value: raw.Lookup("_id")}}}, {Key: "fullDocument", Value: raw},
+	})
+	require.NoError(w, err)
+	position := fmt.Sprintf("82%022X", n)
+	return envelope.Change{
+		Stream: "shop.events", Token: position, Position: position, Epoch: 1,
+		Aggregate: e.AggregateID, Operation: envelope.Insert, Type: e.Type, Version: e.Version, Body: body,
+	}, raw
+}
+
+// sell inserts events of the workload into the source, publishes all except the last ones, and waits
+// until they are applied.
 func sell(w *world.World, count, withheld int) {
 	w.Helper()
 	n := 0
 	for e := range workload.Orders(9) {
 		if n++; n > count {
-			return
+			break
 		}
 		change, raw := inserted(w, e, n)
 		_, err := source(w).InsertOne(w.Context(), raw)
@@ -36,10 +56,12 @@ func sell(w *world.World, count, withheld int) {
 			publish(w, change)
 		}
 	}
+	w.Completed(count - withheld)
 }
 
 // Every built-in projection is recomputed and found right; then each kind of difference is found,
-// and reported with its reason.
+// and reported with its reason. A sample reads only what it compares and what feeds that; one that
+// contains everything finds what a whole comparison finds.
 func TestVerifyFindsEveryDifference(t *testing.T) {
 	for name, collection := range map[string]string{"timeline": "timeline", "orders": "customers", "mirror": "mirror"} {
 		subtest(t, name, func(w *world.World) {
@@ -47,30 +69,39 @@ func TestVerifyFindsEveryDifference(t *testing.T) {
 			w.StartProjector(set)
 			const count = 300
 			sell(w, count, 0)
-			w.Completed(count)
-			right := w.OperateProjector(set, "verify")
-			require.Equal(w, 0, right.Code)
+			right := exits(w, 0, w.OperateProjector(set, "verify"))
 			require.Regexp(w, name+` against shop.events: 300 events, \d+ documents: all right`, right.Out)
+			code, few, gave := verify(w, set, "--sample", "4")
+			require.Equal(w, 0, code)
+			require.True(w, few.Sampled)
+			require.False(w, few.Scanned)
+			require.GreaterOrEqual(w, few.Documents, 3)
+			require.LessOrEqual(w, few.Documents, 5)
+			require.Less(w, gave["source"], count/2)
+			require.LessOrEqual(w, gave["read model"], 10)
 
 			c := w.Client.Database(world.ReadModel).Collection(collection)
 			var some []bson.Raw
-			cursor, err := c.Find(w.Context(), bson.D{}, options.Find().SetLimit(3))
+			cursor, err := c.Find(w.Context(), bson.D{}, options.Find().SetLimit(2))
 			require.NoError(w, err)
 			require.NoError(w, cursor.All(w.Context(), &some))
-			id := func(i int) bson.RawValue { return some[i].Lookup("_id") }
-			_, err = c.UpdateByID(w.Context(), id(0), bson.D{{Key: "$set", Value: bson.D{{Key: "extra", Value: 1}}}})
+			_, err = c.UpdateByID(w.Context(), some[0].Lookup("_id"), bson.D{{Key: "$set", Value: bson.D{{Key: "extra", Value: 1}}}})
 			require.NoError(w, err)
-			_, err = c.DeleteOne(w.Context(), bson.D{{Key: "_id", Value: id(1)}})
+			_, err = c.DeleteOne(w.Context(), bson.D{{Key: "_id", Value: some[1].Lookup("_id")}})
 			require.NoError(w, err)
-			_, err = c.InsertOne(w.Context(), bson.D{{Key: "_id", Value: "stranger"}})
+			_, err = c.InsertMany(w.Context(), []bson.D{{{Key: "_id", Value: "stranger"}}, {{Key: "_id", Value: 7}}})
 			require.NoError(w, err)
-			got := w.OperateProjector(set, "verify")
-			require.Equal(w, 1, got.Code)
+			got := exits(w, 1, w.OperateProjector(set, "verify"))
 			require.Empty(w, got.Err)
 			require.Contains(w, got.Out, "extra is 1, expected missing\n    all its events are applied: the document is wrong")
 			require.Contains(w, got.Out, "is missing")
 			require.Contains(w, got.Out, collection+` "stranger": exists, but no event of the source creates it`)
-			require.Contains(w, got.Out, ": 3 differ")
+			require.Contains(w, got.Out, ": 4 differ")
+			_, all, _ := verify(w, set)
+			code, sampled, _ := verify(w, set, "--sample", everything)
+			require.Equal(w, 1, code)
+			require.Equal(w, all.Findings, sampled.Findings)
+			require.Equal(w, all.Documents, sampled.Documents)
 		})
 	}
 }
@@ -79,9 +110,7 @@ func TestVerifyFindsEveryDifference(t *testing.T) {
 func TestVerifyShowsTheTypesOfValuesThatLookAlike(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.StartProjector(nil)
-		const count = 50
-		sell(w, count, 0)
-		w.Completed(count)
+		sell(w, 50, 0)
 		c := w.Client.Database(world.ReadModel).Collection("timeline")
 		var first struct {
 			ID     string `bson:"_id"`
@@ -97,8 +126,7 @@ func TestVerifyShowsTheTypesOfValuesThatLookAlike(t *testing.T) {
 		} {
 			_, err := c.UpdateByID(w.Context(), first.ID, bson.D{{Key: "$set", Value: bson.D{{Key: "events", Value: wrong.value}}}})
 			require.NoError(w, err)
-			got := w.OperateProjector(nil, "verify")
-			require.Equal(w, 1, got.Code)
+			got := exits(w, 1, w.OperateProjector(nil, "verify"))
 			require.Contains(w, got.Out, fmt.Sprintf("events is "+wrong.shown+", expected %d (", first.Events, first.Events))
 		}
 	})
@@ -110,17 +138,8 @@ func TestVerifyTellsALagFromADifference(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.StartProjector(nil)
 		sell(w, 100, 1)
-		w.Completed(99)
-		var behind struct {
-			Differing int
-			Findings  []struct {
-				Collection, ID, Why string
-				Differences         []string
-			}
-		}
-		got := w.OperateProjector(nil, "verify", "--json")
-		require.Equal(w, 1, got.Code)
-		require.NoError(w, json.Unmarshal([]byte(got.Out), &behind))
+		code, behind, _ := verify(w, nil)
+		require.Equal(w, 1, code)
 		require.Equal(w, 1, behind.Differing)
 		require.Len(w, behind.Findings, 1)
 		require.Regexp(w, `aggregate order-\d+ is applied up to version \d+ of \d+: the rest is on its way, or lost|no event of aggregate order-\d+ has been applied`, behind.Findings[0].Why)
@@ -145,7 +164,6 @@ func TestVerifyComparesInParts(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.StartProjector(nil)
 		sell(w, 300, 0)
-		w.Completed(300)
 		whole, parts := w.OperateProjector(nil, "verify"), w.OperateProjector(nil, "verify", "--hold", "7")
 		require.Equal(w, 0, parts.Code)
 		require.Equal(w, whole.Out, parts.Out, "every document is in exactly one part")
@@ -157,51 +175,31 @@ func TestVerifyComparesInParts(t *testing.T) {
 		require.Equal(w, whole.Out, parts.Out)
 		require.Contains(w, parts.Out, fmt.Sprintf(": %d differ", read.DeletedCount))
 
-		elsewhere := w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.SourceCollection = "event" }, "verify")
-		require.Equal(w, 1, elsewhere.Code)
+		elsewhere := exits(w, 1, w.OperateProjector(func(c *projector.Config, _ *projector.Options) { c.SourceCollection = "event" }, "verify"))
 		require.Contains(w, elsewhere.Out, "shop.event holds no document: check SOURCE_MONGODB_URI")
 	})
 }
 
 // clockwork writes what the source does not contain.
-type clockwork struct{ projection.Timeline }
-
-func (clockwork) Name() string       { return "clockwork" }
-func (clockwork) Collection() string { return "clockwork" }
-func (clockwork) Project(e projection.Event) ([]projection.Write, error) {
-	return []projection.Write{projection.Update("clockwork", e.Aggregate, projection.Set("at", e.Position))}, nil
-}
-
-type homeless struct{ clockwork }
-
-func (homeless) Name() string { return "homeless" }
-
-// nowhere is a projection that does not declare its collections.
-type nowhere struct{ p homeless }
-
-func (n nowhere) Name() string { return "nowhere" }
-func (n nowhere) Project(e projection.Event) ([]projection.Write, error) {
-	return n.p.Project(e)
-}
+var clockwork = keeps("clockwork", func(e projection.Event) projection.Write {
+	return projection.Update("clockwork", e.Aggregate, projection.Set("at", e.Position))
+})
 
 func TestVerifySaysWhatItCannotKnow(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		registry := projection.Builtin()
-		require.NoError(w, registry.Register(clockwork{}))
-		require.NoError(w, registry.Register(nowhere{}))
+		require.NoError(w, registry.Register(clockwork))
+		require.NoError(w, registry.Register(documents{"nowhere", clockwork.Project}))
 		with := func(name string) func(*projector.Config, *projector.Options) {
 			return func(c *projector.Config, o *projector.Options) { c.Projection, o.Projections = name, registry }
 		}
 		w.StartProjector(with("clockwork"))
 		sell(w, 50, 0)
-		w.Completed(50)
-		got := w.OperateProjector(with("clockwork"), "verify")
-		require.Equal(w, 1, got.Code)
+		got := exits(w, 1, w.OperateProjector(with("clockwork"), "verify"))
 		require.Regexp(w, `not compared, because of what the source does not hold \(the time, position or id of a change\), which the projection writes to [a-z]+(, [a-z]+)*: \d+ document`, got.Out)
 		require.Contains(w, got.Out, "50 events, 0 documents: nothing could be compared, so nothing is verified")
 
-		refused := w.OperateProjector(with("nowhere"), "verify")
-		require.Equal(w, 1, refused.Code)
+		refused := exits(w, 1, w.OperateProjector(with("nowhere"), "verify"))
 		require.Contains(w, refused.Err, "implement projection.Stored")
 	})
 }

@@ -28,13 +28,35 @@ func settings(roundTrip time.Duration) world.Options {
 
 func inVirtualTime(t *testing.T, f func(w *world.World)) {
 	t.Helper()
-	world.InVirtualTime(t, settings(0), f)
+	world.InVirtualTime(t, settings(0), ended(f))
+}
+
+// ended returns f with, behind it, the clean end of the projectors that still run.
+func ended(f func(w *world.World)) func(w *world.World) {
+	return func(w *world.World) {
+		f(w)
+		for _, p := range w.Projectors {
+			select {
+			case <-p.Done: // it has ended
+			default:
+				endCleanly(w, p)
+			}
+		}
+	}
 }
 
 // subtest runs f in virtual time, as the subtest of that name.
 func subtest(t *testing.T, name string, f func(w *world.World)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { inVirtualTime(t, f) })
+}
+
+// eachReceiver runs f for both values of SESSION_RECEIVER that select one way.
+func eachReceiver(t *testing.T, f func(w *world.World, receiver string)) {
+	t.Helper()
+	for _, receiver := range []string{"direct", "sdk"} {
+		subtest(t, receiver, func(w *world.World) { f(w, receiver) })
+	}
 }
 
 // killedAnywhere runs f with ever later moments at which something is to be killed, counted in
@@ -53,7 +75,7 @@ func killedAnywhere(t *testing.T, step, short int, f func(w *world.World, n int)
 // inRealTime runs f; roundTrip is that of Service Bus.
 func inRealTime(t *testing.T, roundTrip time.Duration, f func(w *world.World)) {
 	t.Helper()
-	world.InRealTime(t, settings(roundTrip), f)
+	world.InRealTime(t, settings(roundTrip), ended(f))
 }
 
 // endCleanly ends a projector, which must not fail, and returns what it counted.
@@ -116,6 +138,17 @@ func event(aggregate string, n int, eventType string) envelope.Change {
 		Stream: "shop.events", Token: position + aggregate, Position: position, Epoch: 1,
 		Aggregate: aggregate, Operation: envelope.Insert, Type: eventType, Version: int64(n), Body: body,
 	}
+}
+
+// rounds returns the events from the first to the last of so many aggregates, a0, a1 and so on: the
+// first of each, then the next of each.
+func rounds(aggregates, first, last int) (all []envelope.Change) {
+	for n := first; n <= last; n++ {
+		for a := range aggregates {
+			all = append(all, event(fmt.Sprint("a", a), n, "T"))
+		}
+	}
+	return all
 }
 
 // publish sends changes in order, as one batch if there are no more than 300.
