@@ -44,8 +44,8 @@ func receive(w *world.World, session string, n int) []*azservicebus.ReceivedMess
 func TestG1ALargeEventIsPublishedAsAClaimCheck(t *testing.T) {
 	for name, size := range map[string]int{"not in a batch": 300 << 10, "by far": 2 << 20} {
 		subtest(t, name, world.Options{}, func(w *world.World) {
-			// The answers of the first two uploads are lost: the body is stored, or the container was
-			// missing.
+			// The answers of the first two uploads are lost: the body is stored, or the container
+			// was missing.
 			paths := make(chan string, 100) // of the uploads
 			losing := throughStorage(func(r *http.Request, next policy.Transporter) (*http.Response, error) {
 				if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/claim-checks/") {

@@ -199,7 +199,7 @@ func TestG5OneEventUsesUpTheDeliveriesOfItsPack(t *testing.T) {
 		}
 		p := w.StartProjector(settings)
 		send(w, packOf(w, event("b", 1, "T"), event("c", 1, "T"), event("a", 1, "T"), event("a", 2, "T"), event("d", 1, "T")))
-		p = replaced(w, p, settings, &dead, func() bool { return w.Bus.Stats(world.SubscriptionPath).Completed > 0 })
+		replaced(w, p, settings, &dead, func() bool { return w.Bus.Stats(world.SubscriptionPath).Completed > 0 })
 		require.Equal(w, []string{"a/2 DeliveriesUsedUp"}, asides(w, s))
 		for _, name := range []string{"a", "b", "c", "d"} {
 			require.Equal(w, 1, s.applied(w, name), name)
@@ -252,7 +252,7 @@ func TestG6AnOvertakenEventOfADeadLetteredPackIsShownFirst(t *testing.T) {
 		endCleanly(w, p)
 		send(w, packOf(w, versionless("a", 2), versionless("b", 1)))
 		loseDeliveries(w, "bucket-3", maxDeliveries)
-		p = w.StartProjector(s.settings)
+		w.StartProjector(s.settings)
 		send(w, alone(w, versionless("a", 3)), alone(w, event("a", 4, "Poison")))
 		w.Completed(2)
 		deadLettered(w, 2)

@@ -151,7 +151,7 @@ type parkedRecord struct {
 	Later       int    `bson:"later"`
 }
 
-// read returns a document of the read model; nil if there is none.
+// read returns a document of the read model, or nil if it does not exist.
 func read(w *world.World, collection, id string) bson.Raw {
 	w.Helper()
 	doc, err := w.Client.Database(world.ReadModel).Collection(collection).FindOne(w.Context(), bson.D{{Key: "_id", Value: id}}).Raw()
@@ -162,7 +162,7 @@ func read(w *world.World, collection, id string) bson.Raw {
 	return doc
 }
 
-// inJSON returns a document of the read model as Extended JSON; empty if there is none.
+// inJSON returns a document of the read model as Extended JSON, or "" if it does not exist.
 func inJSON(w *world.World, collection, id string) string {
 	w.Helper()
 	doc := read(w, collection, id)

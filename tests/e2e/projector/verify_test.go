@@ -40,8 +40,8 @@ func inserted(w *world.World, e workload.Event, n int) (envelope.Change, bson.Ra
 	}, raw
 }
 
-// sell inserts events of the workload into the source, publishes all except the last ones, and waits
-// until they are applied.
+// sell inserts events of the workload into the source, publishes all except the last ones, and
+// waits until they are applied.
 func sell(w *world.World, count, withheld int) {
 	w.Helper()
 	n := 0

@@ -37,7 +37,8 @@ func ended(f func(w *world.World)) func(w *world.World) {
 		f(w)
 		for _, p := range w.Projectors {
 			select {
-			case <-p.Done: // it has ended
+			case err := <-p.Done:
+				require.NoError(w, err, "a projector ended, and its error was not expected")
 			default:
 				endCleanly(w, p)
 			}
@@ -86,7 +87,7 @@ func endCleanly(w *world.World, p *world.Projector) world.Counters {
 	return counted
 }
 
-// refusal waits until a projector ends by itself, and returns its error.
+// refusal waits until a projector has ended on its own, and returns its error.
 func refusal(w *world.World, p *world.Projector) error {
 	w.Helper()
 	w.Eventually("the projector ends", func() bool { return len(p.Done) > 0 })

@@ -7,8 +7,8 @@ import (
 )
 
 // Serve calls run, the Run method of an embedded server, with a listener in memory until the test
-// ends. Clients that dial with the DialContext of the returned listener reach the server, in virtual
-// time too.
+// ends. Clients that dial with the DialContext of the returned listener reach the server, in
+// virtual time too.
 func Serve(t testing.TB, run func(context.Context, net.Listener) error) *Listener {
 	t.Helper()
 	l := Listen(t.Name())
