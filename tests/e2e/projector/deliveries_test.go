@@ -55,9 +55,9 @@ func deadly(p projection.Projection, version int64, dead *atomic.Bool) projectio
 	})
 }
 
-// replaced starts another projector whenever an event ended the one that runs, until that event is
-// over, and returns the last one.
-func replaced(w *world.World, p *world.Projector, settings func(*projector.Config, *projector.Options), dead *atomic.Bool, over func() bool) *world.Projector {
+// replace starts another projector whenever an event ended the one that runs, until that event is
+// over.
+func replace(w *world.World, p *world.Projector, settings func(*projector.Config, *projector.Options), dead *atomic.Bool, over func() bool) {
 	w.Helper()
 	either := func() bool { return dead.Load() || over() }
 	for w.Eventually("it dies, or gives the event up", either); dead.Load(); w.Eventually("it dies, or gives the event up", either) {
@@ -65,7 +65,6 @@ func replaced(w *world.World, p *world.Projector, settings func(*projector.Confi
 		dead.Store(false)
 		p = w.StartProjector(settings)
 	}
-	return p
 }
 
 // dies ends a projector as its machine's end does.
@@ -117,7 +116,7 @@ func usesUpItsDeliveries(t *testing.T, say func(*world.World) func(*projector.Co
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		publish(w, event("a", 2, "T"))
-		replaced(w, p, settings, &dead, func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered > 0 })
+		replace(w, p, settings, &dead, func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered > 0 })
 		publish(w, event("a", 3, "T"), event("b", 1, "T"))
 		w.Completed(2)
 		deadLettered(w, 2)

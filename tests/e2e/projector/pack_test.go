@@ -199,7 +199,7 @@ func TestG5OneEventUsesUpTheDeliveriesOfItsPack(t *testing.T) {
 		}
 		p := w.StartProjector(settings)
 		send(w, packOf(w, event("b", 1, "T"), event("c", 1, "T"), event("a", 1, "T"), event("a", 2, "T"), event("d", 1, "T")))
-		replaced(w, p, settings, &dead, func() bool { return w.Bus.Stats(world.SubscriptionPath).Completed > 0 })
+		replace(w, p, settings, &dead, func() bool { return w.Bus.Stats(world.SubscriptionPath).Completed > 0 })
 		require.Equal(w, []string{"a/2 DeliveriesUsedUp"}, asides(w, s))
 		for _, name := range []string{"a", "b", "c", "d"} {
 			require.Equal(w, 1, s.applied(w, name), name)
