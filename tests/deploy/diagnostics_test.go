@@ -14,13 +14,13 @@ func TestEveryResourceLogsToTheWorkspace(t *testing.T) {
 		"Microsoft.KeyVault/vaults": true, "Microsoft.ContainerRegistry/registries": true,
 		"Microsoft.DocumentDB/mongoClusters": true, "Microsoft.App/managedEnvironments": true,
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for path, r := range declared(t, "resource") {
 		if r.Kind() != "Microsoft.Insights/diagnosticSettings" {
 			continue
 		}
 		kind := find(t, path, "resource", r.Value.At("scope").Text).Kind()
-		told[kind] = true
+		reported[kind] = true
 		properties := r.Value.At("properties")
 		require.Equal(t, "workspaceId", properties.At("workspaceId").Text, path)
 		logs := properties.At("logs")
@@ -32,5 +32,5 @@ func TestEveryResourceLogsToTheWorkspace(t *testing.T) {
 			require.NotContains(t, logs.Text, "allLogs")
 		}
 	}
-	require.Equal(t, kinds, told)
+	require.Equal(t, kinds, reported)
 }

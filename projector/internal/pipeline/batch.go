@@ -22,8 +22,6 @@ type batch struct {
 	most         int                                     // the most changes that are written at once
 	// oneByOne is set if a pack was delivered so often that its events are tried one by one.
 	oneByOne bool
-	// unknown is the message behind these whose encoding this version does not know, or nil.
-	unknown *azservicebus.ReceivedMessage
 	round
 }
 
@@ -36,14 +34,14 @@ type fetchedBody struct {
 
 // decode reads the messages. A message that cannot be read is poison from the start, and so is one
 // that was delivered so often that the broker might soon dead-letter it, unless it turns out to be
-// applied already. Poison parks its aggregate if the message names one. Messages from the first one
-// of an unknown encoding on are left out.
-func (p *Pipeline) decode(messages []*azservicebus.ReceivedMessage) *batch {
-	b := batch{most: p.opts.Batch}
+// applied already. Poison parks its aggregate if the message names one. unknown is the first message
+// of an unknown encoding, or nil; it and those behind it are not in the batch.
+func (p *Pipeline) decode(messages []*azservicebus.ReceivedMessage) (b *batch, unknown *azservicebus.ReceivedMessage) {
+	b = &batch{most: p.opts.Batch}
 	parkAt := parkAtDelivery(p.MaxDeliveries())
 	for _, m := range messages {
-		if _, unknown := envelope.UnknownEncoding(m); unknown {
-			b.unknown = m
+		if _, is := envelope.UnknownEncoding(m); is {
+			unknown = m
 			break
 		}
 		b.deliveries = max(b.deliveries, m.DeliveryCount)
@@ -61,7 +59,7 @@ func (p *Pipeline) decode(messages []*azservicebus.ReceivedMessage) *batch {
 		}
 	}
 	b.lastDelivery = b.deliveries >= parkAt
-	return &b
+	return b, unknown
 }
 
 // join returns a batch of messages that were deferred and, behind them, those that were received.
@@ -71,7 +69,7 @@ func join(deferred, received *batch) *batch {
 	}
 	b := &batch{
 		deliveries: received.deliveries, lastDelivery: received.lastDelivery, spans: received.spans, oneByOne: received.oneByOne, most: received.most,
-		packs: joinPacks(deferred.packs, received.packs), unknown: received.unknown,
+		packs: joinPacks(deferred.packs, received.packs),
 	}
 	for _, part := range []*batch{deferred, received} {
 		b.messages = append(b.messages, part.messages...)

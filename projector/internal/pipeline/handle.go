@@ -73,15 +73,15 @@ func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions
 		if err := p.awaitDeliveries(receiving, messages); err != nil {
 			return err
 		}
-		b, err := h.take(receiving, called, messages)
+		b, unknown, err := h.take(receiving, called, messages)
 		if err != nil {
 			return err
 		}
 		err = h.finish(receiving, applying, b)
 		b.dropBody()
 		b.spans.abandon()
-		if err == nil && b.unknown != nil {
-			err = h.leaveUnknown(receiving, b.unknown)
+		if err == nil && unknown != nil {
+			err = h.leaveUnknown(receiving, unknown)
 		}
 		if err != nil {
 			return err
@@ -115,18 +115,18 @@ func (h *handler) receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 }
 
 // take returns the batch of the messages that were received, behind those that were deferred.
-// called is when they were requested. Errors: [sessions.ErrRelease].
-func (h *handler) take(ctx context.Context, called time.Time, messages []*azservicebus.ReceivedMessage) (*batch, error) {
-	b := h.decode(messages)
+// called is when they were requested. unknown is as of decode. Errors: [sessions.ErrRelease].
+func (h *handler) take(ctx context.Context, called time.Time, messages []*azservicebus.ReceivedMessage) (b *batch, unknown *azservicebus.ReceivedMessage, err error) {
+	b, unknown = h.decode(messages)
 	if err := h.refuse(ctx, b); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b.spans = follow(ctx, h.opts.Tracer, h.opts.Entity.String(), called, b)
 	h.joined = h.deferred.len() > 0
 	b = join(h.deferred, b)
 	b.answers = h.answers
 	h.deferred = &batch{}
-	return b, nil
+	return b, unknown, nil
 }
 
 // finish applies and settles a batch until all of its messages are decided, or what is undecided

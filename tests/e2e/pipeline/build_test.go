@@ -230,7 +230,7 @@ func TestG3ABuildBesideWritersHasEachEventOnce(t *testing.T) {
 			w.DelayMongo(40, 15*time.Millisecond, "find", "insert", "update")
 			ctx, kill := context.WithTimeout(w.Context(), time.Duration(50+random.IntN(400))*time.Millisecond)
 			if code, _ = buildUntil(ctx, w, set, "--chunk", "20"); code != 0 {
-				require.Error(w, ctx.Err(), "it failed by itself")
+				require.Error(w, ctx.Err(), "it failed without a kill")
 			}
 			kill()
 		}

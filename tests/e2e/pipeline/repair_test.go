@@ -148,7 +148,7 @@ func TestG3ARepairBesideWritersHasEachEventOnce(t *testing.T) {
 				}
 				ctx, kill := context.WithTimeout(w.Context(), patience)
 				if code, _ = commandUntil(ctx, w, s.set, "repair", broken); code != 0 {
-					require.Error(w, ctx.Err(), "it failed by itself")
+					require.Error(w, ctx.Err(), "it failed without a kill")
 				}
 				kill()
 			}

@@ -74,7 +74,7 @@ func TestG6AnUnusableCheckpointIsNeverRecreated(t *testing.T) {
 			[]string{"it has schema 9", "a newer release wrote it"},
 		},
 		"of another program": {
-			func(w *world.World) { putBlob(w, "sluice", checkpointBlob, `{"owner":"somebody"}`) },
+			func(w *world.World) { putBlob(w, "sluice", checkpointBlob, `{"owner":"another program"}`) },
 			[]string{"it names no schema"},
 		},
 		"of another stream": {

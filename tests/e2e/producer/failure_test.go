@@ -39,13 +39,13 @@ func TestTheCommandsReportWhyAStreamIsStopped(t *testing.T) {
 
 		require.Contains(t, operate(w, "status").Out, "(over: the checkpoint is past it now)", "there is no leader, so the stream does not continue")
 		require.Regexp(t, `ok +last failure +at .* the checkpoint is past it now`, operate(w, "doctor").Out)
-		nobody := operate(w, "status", "--json")
-		nobody.reports(1)
+		leaderless := operate(w, "status", "--json")
+		leaderless.reports(1)
 		var status struct {
 			Leads, Stopped bool
 			LastFailure    struct{ Instance, Error string } `json:"last_failure"`
 		}
-		require.NoError(t, json.Unmarshal([]byte(nobody.Out), &status))
+		require.NoError(t, json.Unmarshal([]byte(leaderless.Out), &status))
 		require.False(t, status.Leads)
 		require.False(t, status.Stopped)
 		require.Equal(t, "a", status.LastFailure.Instance)

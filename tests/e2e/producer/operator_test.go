@@ -311,9 +311,9 @@ func TestOperatorRefusesTokensThatWouldLoseOrCannotBeReached(t *testing.T) {
 		}
 		require.EqualValues(t, 2, w.Checkpoint().Epoch, "refusals change nothing")
 
-		putBlob(w, "sluice", "shop.events.json.epoch-2", "of somebody")
+		putBlob(w, "sluice", "shop.events.json.epoch-2", "of another program")
 		require.Contains(t, operate(w, "token", "set", last).Out, "kept as blob shop.events.json.epoch-2.2")
-		require.Equal(t, "of somebody", blobContent(w, "sluice", "shop.events.json.epoch-2"), "a copy replaces nothing")
+		require.Equal(t, "of another program", blobContent(w, "sluice", "shop.events.json.epoch-2"), "a copy replaces nothing")
 		require.Contains(t, operate(w, "token", "show").Out, last)
 	})
 }

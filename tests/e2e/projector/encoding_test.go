@@ -49,6 +49,24 @@ func TestG1G6ProjectorLeavesAnUnknownEncoding(t *testing.T) {
 	})
 }
 
+// G2, G6: nor is it overtaken in a session of which an event waits for a version meanwhile.
+func TestG2G6AnUnknownEncodingIsLeftBehindAnEventThatWaits(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		shared := func(m *azservicebus.Message) *azservicebus.Message {
+			m.SessionID, m.PartitionKey = new("shared"), new("shared")
+			return m
+		}
+		w.StartProjector(nil)
+		send(w, shared(encode(w, event("x", 1, "T"))), shared(encode(w, event("x", 3, "T"))))
+		w.Completed(1)
+		send(w, newer("shared"), shared(encode(w, versionless("y", 1))))
+		w.Pass(time.Second)
+		send(w, shared(encode(w, versionless("y", 2))))
+		w.Pass(10 * time.Second)
+		require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Completed)
+	})
+}
+
 // G1: while the dead-letter queue holds a message that this version cannot read, an aggregate is
 // not unparked: the message may hold events of it.
 func TestG1ReplayRefusesAnUnknownEncoding(t *testing.T) {

@@ -396,14 +396,14 @@ func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
 func TestReplayOfWhatIsNotParked(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
-		for _, command := range [][]string{{"parked", "replay", "nobody"}, {"parked", "drop", "nobody", "--yes"}} {
+		for _, command := range [][]string{{"parked", "replay", "missing"}, {"parked", "drop", "missing", "--yes"}} {
 			got := operate(w, s, command...)
 			require.Equal(w, 1, got.Code, "a misspelt name is no success")
 			require.Empty(w, got.Out)
-			require.Contains(w, got.Err, "there is no aggregate nobody: neither the read model nor the dead-letter queue has anything of it")
+			require.Contains(w, got.Err, "there is no aggregate missing: neither the read model nor the dead-letter queue has anything of it")
 		}
-		show := exits(w, 1, operate(w, s, "parked", "show", "nobody"))
-		require.Equal(w, "projector: nobody is not parked; `projector parked list` shows those that are\n", show.Err)
+		show := exits(w, 1, operate(w, s, "parked", "show", "missing"))
+		require.Equal(w, "projector: missing is not parked; `projector parked list` shows those that are\n", show.Err)
 		n, err := w.Client.Database(world.ReadModel).Collection("timeline").CountDocuments(w.Context(), bson.D{})
 		require.NoError(w, err)
 		require.Zero(w, n)

@@ -129,12 +129,12 @@ func TestG1G2ATransactionThatIsTooLargeIsSplit(t *testing.T) {
 		aggregates, events, code, times int
 		parked                          string
 	}{
-		"the first three":                      {1, 8, 257, 3, ""},
-		"the cache":                            {1, 8, 359, 2, ""},
-		"one event by itself, which is parked": {1, 8, 257, 4, "WriteRefused"},
-		"several, the first":                   {8, 2, 257, 1, ""},
-		"several, the first three":             {8, 2, 257, 3, ""},
-		"several, the cache":                   {8, 2, 359, 2, ""},
+		"the first three":                  {1, 8, 257, 3, ""},
+		"the cache":                        {1, 8, 359, 2, ""},
+		"one event alone, which is parked": {1, 8, 257, 4, "WriteRefused"},
+		"several, the first":               {8, 2, 257, 1, ""},
+		"several, the first three":         {8, 2, 257, 3, ""},
+		"several, the cache":               {8, 2, 359, 2, ""},
 	} {
 		subtest(t, name, func(w *world.World) {
 			s := together()
