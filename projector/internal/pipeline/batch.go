@@ -34,8 +34,8 @@ type fetchedBody struct {
 
 // decode reads the messages. A message that cannot be read is poison from the start, and so is one
 // that was delivered so often that the broker might soon dead-letter it, unless it turns out to be
-// applied already. Poison parks its aggregate if the message names one. unknown is the first message
-// of an unknown encoding, or nil; it and those behind it are not in the batch.
+// applied already. Poison parks its aggregate if the message names one. unknown is the first
+// message of an unknown encoding, or nil; it and those behind it are not in the batch.
 func (p *Pipeline) decode(messages []*azservicebus.ReceivedMessage) (b *batch, unknown *azservicebus.ReceivedMessage) {
 	b = &batch{most: p.opts.Batch}
 	parkAt := parkAtDelivery(p.MaxDeliveries())
