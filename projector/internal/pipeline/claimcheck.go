@@ -27,6 +27,22 @@ const (
 var errUnconfigured = errors.New("a message's body is in Blob storage, and this projector is not configured to read it: " +
 	"set BLOB_ACCOUNT_URL (or, for an emulator, BLOB_CONNECTION_STRING) and CLAIM_CHECK_CONTAINER as the producer's are")
 
+// fetch fetches the body of a change, while other sessions are handled. The error is why the
+// session cannot be handled any further.
+func (h *handler) fetch(ctx context.Context, b *batch, i int) (attempt, error) {
+	var done func()
+	c, claim, a := &b.changes[i], b.changes[i].Claim, attempt{fetched: true, change: i}
+	err := h.session.Yield(ctx, b.bytes(), func(bool) { done, a.err = h.claims.fetch(ctx, c) })
+	if a.err != nil {
+		return a, err
+	}
+	b.fetched = &fetchedBody{message: b.events[i].message, claim: claim, done: done}
+	if err != nil {
+		return a, err
+	}
+	return a, h.refuse(ctx, &batch{changes: b.changes[i : i+1]})
+}
+
 // Bodies fetches bodies: [claim.Store].
 type Bodies interface {
 	// Get gives the change its body. An [*envelope.Error] is final.

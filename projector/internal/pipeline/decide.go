@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
+	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
@@ -34,8 +35,8 @@ const (
 	longestPause   = 30 * time.Second
 )
 
-// next decides what to do with a batch after an attempt to write it, and before the first. It drops
-// from the batch what is decided, and turns changes that have waited too long into poison, which
+// next decides what to do with a batch after an attempt, and before the first. It drops from the
+// batch what is decided, and turns changes that have waited too long into poison, which
 // the next attempt parks.
 func (d *decider) next(now time.Time, b *batch, a attempt) (s step) {
 	d.mu.Lock()
@@ -44,11 +45,14 @@ func (d *decider) next(now time.Time, b *batch, a attempt) (s step) {
 	if b.len() == 0 {
 		return step{action: finish}
 	}
-	if !a.made {
+	switch {
+	case a.fetched:
+		d.fetches(now, b, a.change, a.err, &s)
+		return s
+	case !a.made:
 		d.begin(now, b)
 		return step{action: write, pause: redeliveryPause(b.deliveries), parkFirst: b.lastDelivery}
-	}
-	if a.away != nil {
+	case a.away != nil:
 		s.action, s.away = writeLater, a.away
 		if now.Sub(b.began) >= maxStuck {
 			s.action = release
@@ -184,7 +188,7 @@ func (d *decider) fails(now time.Time, b *batch, i int, err error, s *step) (bla
 	}
 	if now.Sub(w.logged) >= remindEvery {
 		w.logged = now
-		s.failing = append(s.failing, failing{c, err, now.Sub(w.first)})
+		s.failing = append(s.failing, failing{*c, err, now.Sub(w.first)})
 	}
 	blamed = othersCommit && now.Sub(d.lastCommit) <= recently
 	if blamed {
@@ -219,14 +223,21 @@ func (d *decider) expireGaps(now time.Time, b *batch, s *step) (expired bool) {
 	return expired
 }
 
-// fetchFailed records that the body of a change could not be fetched: its aggregate waits.
-func (d *decider) fetchFailed(now time.Time, b *batch, i int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := &b.changes[i]
-	w := d.wait(now, waitKey{bodyMissing, "", c.Aggregate}, c.MessageID)
-	w.due = now.Add(w.backoff.Next())
-	b.skip[c.Aggregate] = true
+// fetches decides what follows an attempt to fetch the body of a change. A body that is gone or
+// corrupt makes its event poison; one that cannot be fetched now is fetched again later.
+func (d *decider) fetches(now time.Time, b *batch, i int, err error, s *step) {
+	switch refusal, final := errors.AsType[*envelope.Error](err); {
+	case final:
+		b.results[i] = apply.Undecodable(refusal)
+	case err != nil:
+		c := &b.changes[i]
+		w := d.wait(now, waitKey{bodyMissing, "", c.Aggregate}, c.MessageID)
+		w.due = now.Add(w.backoff.Next())
+		b.skip[c.Aggregate] = true
+		d.rest(now, b, s)
+		return
+	}
+	s.action = write
 }
 
 // wait returns the wait of an event, and begins one if another event waited before, or none
@@ -325,7 +336,7 @@ func (b *batch) learn(a attempt) {
 // dropDecided drops the changes that are decided, and reports whether another attempt can decide
 // more of the rest.
 func (b *batch) dropDecided() (progress bool) {
-	rest, gaps := &batch{}, 0
+	rest, gaps := 0, 0
 	applied := make(map[string]bool)
 	if slices.ContainsFunc(b.results, func(r apply.Result) bool { return r.Kind == apply.Gap }) {
 		for i, r := range b.results {
@@ -337,16 +348,17 @@ func (b *batch) dropDecided() (progress bool) {
 			r = apply.Result{} // the applied change may be the one that was missing
 		}
 		if decided(r) {
-			b.answers.drop(b.messages[i])
 			continue
 		}
 		if r.Kind == apply.Gap {
 			gaps++
 		}
-		rest.add(b.messages[i], b.changes[i], r)
+		b.events[rest], b.changes[rest], b.results[rest] = b.events[i], b.changes[i], r
+		rest++
 	}
-	progress = rest.len() < b.len() || gaps != b.gaps
-	b.messages, b.changes, b.results, b.gaps = rest.messages, rest.changes, rest.results, gaps
+	progress = rest < b.len() || gaps != b.gaps
+	b.events, b.changes, b.results = slices.Delete(b.events, rest, b.len()), slices.Delete(b.changes, rest, b.len()), slices.Delete(b.results, rest, b.len())
+	b.gaps = gaps
 	return progress
 }
 

@@ -19,7 +19,7 @@ func BenchmarkNext(b *testing.B) {
 			d, now := newDecider(10*time.Minute, 30*time.Second), time.Now()
 			fail := func(aggregate string) {
 				batch := &batch{}
-				batch.add(&azservicebus.ReceivedMessage{}, envelope.Change{MessageID: aggregate, Aggregate: aggregate}, apply.Result{})
+				batch.add(event{message: &azservicebus.ReceivedMessage{}}, envelope.Change{MessageID: aggregate, Aggregate: aggregate}, apply.Result{})
 				d.next(now, batch, attempt{})
 				d.next(now, batch, attempt{made: true, failures: []apply.Failure{{Err: errOwn}}})
 			}

@@ -25,7 +25,7 @@ type turn struct {
 	results  string                         // of the changes in the batch; "fails" is a failure of the change's own
 	away     bool                           // the database is unavailable
 	timedOut bool                           // with away: the attempt's time ran out
-	unfetch  bool                           // no attempt: the body of the first change could not be fetched
+	fetches  string                         // no attempt to write: what became of the body of the first change
 	repeat   time.Duration                  // the turn is repeated for so long, or until a change becomes poison
 
 	want     string
@@ -79,7 +79,7 @@ func (b *batch) addNamed(names string) *batch {
 		if strings.HasSuffix(id, "*") {
 			c.Claim = &envelope.Claim{}
 		}
-		b.add(&azservicebus.ReceivedMessage{MessageID: c.MessageID}, c, apply.Result{})
+		b.add(event{message: &azservicebus.ReceivedMessage{MessageID: c.MessageID}}, c, apply.Result{})
 	}
 	return b
 }
@@ -89,6 +89,9 @@ var kinds = map[string]apply.Result{
 	"gap":    {Kind: apply.Gap, Reason: apply.ReasonVersionGap},
 	"poison": {Kind: apply.Poison, Recorded: true},
 }
+
+// bodies are the ends of attempts to fetch a body.
+var bodies = map[string]error{"here": nil, "unavailable": errDown, "gone": &envelope.Error{Reason: envelope.ReasonClaimMissing}}
 
 var errDown, errOwn = errors.New("the database is unavailable"), errors.New("refused")
 
@@ -257,13 +260,21 @@ func TestNext(t *testing.T) {
 		}},
 		"a body that cannot be fetched holds up no other": {batch: "a1* b1*", turns: []turn{
 			{results: "pending pending", want: "fetch, a1"},
-			{unfetch: true, results: "pending pending", want: "fetch, b1, skip a"},
+			{fetches: "unavailable", want: "fetch, b1, skip a"},
 		}},
 		"it is fetched again later": {batch: "a1*", turns: []turn{
 			{results: "pending", want: "fetch, a1"},
-			{unfetch: true, results: "pending", want: "deferRest, skip a", due: 200 * time.Millisecond},
+			{fetches: "unavailable", want: "deferRest, skip a", due: 200 * time.Millisecond},
 			{pass: untilDue, receives: "b1", results: "pending applied", want: "write, available"},
 			{results: "pending", want: "fetch, a1"},
+		}},
+		"its event is applied when it has come": {batch: "a1*", turns: []turn{
+			{results: "pending", want: "fetch, a1"},
+			{fetches: "here", want: "write"},
+		}},
+		"its event is parked if it is gone": {batch: "a1*", turns: []turn{
+			{results: "pending", want: "fetch, a1"},
+			{fetches: "gone", want: "write, park a ClaimCheckMissing"},
 		}},
 
 		// Redeliveries.
@@ -340,12 +351,12 @@ func parks(b *batch) bool {
 
 // play makes the attempt of a turn.
 func play(t *testing.T, d *decider, now time.Time, b *batch, turn turn) step {
+	if turn.fetches != "" {
+		return d.next(now, b, attempt{fetched: true, change: 0, err: bodies[turn.fetches]})
+	}
 	a := attempt{made: true, limit: b.limit, tried: b.tries(), timedOut: turn.timedOut}
 	if turn.away {
 		a.err = errDown
-	}
-	if turn.unfetch {
-		d.fetchFailed(now, b, 0)
 	}
 	results := strings.Fields(turn.results)
 	require.Len(t, results, b.len())

@@ -3,7 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"maps"
+	"slices"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
@@ -46,16 +46,13 @@ func (b *batch) unpack(m *azservicebus.ReceivedMessage, parkAt uint32, most int)
 	if m.DeliveryCount >= parkAt {
 		p.used, p.usedUp, p.events = apply.DeliveriesExhausted(m.DeliveryCount, most), events[0], events[1:]
 	}
-	if b.packs == nil {
-		b.packs = make(map[*azservicebus.ReceivedMessage]*pack)
-	}
-	for _, e := range events {
-		b.packs[e] = p
-		change, err := envelope.Decode(e)
+	for _, m := range events {
+		change, err := envelope.Decode(m)
+		e := event{message: m, pack: p}
 		switch {
 		case err != nil:
-			b.add(e, envelope.Partial(e), apply.Undecodable(err))
-		case e == p.usedUp:
+			b.add(e, envelope.Partial(m), apply.Undecodable(err))
+		case m == p.usedUp:
 			b.add(e, change, p.used)
 		default:
 			b.add(e, change, apply.Result{})
@@ -67,69 +64,49 @@ func (b *batch) unpack(m *azservicebus.ReceivedMessage, parkAt uint32, most int)
 // nextUsedUp has the next event of a pack that was delivered too often park its aggregate, if the
 // one before it turned out to be applied.
 func (b *batch) nextUsedUp() {
-	if len(b.packs) == 0 {
-		return
-	}
-	for i, m := range b.messages {
-		p := b.packs[m]
-		if p == nil || p.usedUp == nil {
+	for i := range b.events {
+		p := b.events[i].pack
+		if p == nil || p.usedUp != b.events[i].message {
 			continue
 		}
-		switch {
-		case m == p.usedUp && (b.results[i].Kind == apply.Duplicate || b.results[i].Kind == apply.Applied):
+		switch b.results[i].Kind {
+		case apply.Duplicate, apply.Applied:
 			if p.usedUp = nil; len(p.events) > 0 {
 				p.usedUp, p.events = p.events[0], p.events[1:]
 			}
-		case m == p.usedUp && b.results[i].Kind == apply.Pending:
+		case apply.Pending:
 			b.results[i] = p.used
+		case apply.Poison, apply.Parked, apply.Gap:
 		}
 	}
-}
-
-// joinPacks returns the packs of two batches.
-func joinPacks(a, b map[*azservicebus.ReceivedMessage]*pack) map[*azservicebus.ReceivedMessage]*pack {
-	if len(a) == 0 {
-		return b
-	}
-	if len(b) > 0 {
-		maps.Copy(a, b)
-	}
-	return a
 }
 
 // repack replaces the settlements of packed events by that of their pack, which is completed with
 // the last of them. The events that would be dead-lettered are set aside before. An error leaves
 // packs incomplete: they are delivered again, and the guards recognise what was applied.
-func (h *handler) repack(ctx context.Context, b *batch, settlements []settlement) ([]*azservicebus.ReceivedMessage, []settlement, error) {
-	if len(b.packs) == 0 {
-		return b.messages, settlements, nil
-	}
+func (h *handler) repack(ctx context.Context, b *batch, settlements []settlement) ([]settlement, error) {
 	var aside []apply.SetAsideEvent
-	messages, sent := make([]*azservicebus.ReceivedMessage, b.len()), make([]settlement, b.len())
-	copy(messages, b.messages)
-	copy(sent, settlements)
-	for i, m := range b.messages {
-		p := b.packs[m]
-		if p == nil || settlements[i].action == leave {
+	repacked := slices.Clone(settlements)
+	for i, s := range settlements {
+		p := b.events[i].pack
+		if p == nil || s.action == leave {
 			continue
 		}
-		if settlements[i].action == deadLetter {
-			aside = append(aside, apply.SetAsideEvent{
-				Change: b.changes[i], Message: m, Reason: settlements[i].reason, Description: settlements[i].description,
-			})
+		if s.action == deadLetter {
+			aside = append(aside, apply.SetAsideEvent{Change: b.changes[i], Message: s.message, Reason: s.reason, Description: s.description})
 		}
-		sent[i] = settlement{action: leave}
+		repacked[i] = settlement{action: leave}
 		if p.undecided--; p.undecided == 0 {
-			messages[i], sent[i] = p.message, settlement{action: complete}
+			repacked[i] = settlement{action: complete, message: p.message}
 		}
 	}
 	if len(aside) == 0 {
-		return messages, sent, nil
+		return repacked, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.opts.ApplyTimeout)
 	defer cancel()
 	if err := h.opts.Applier.SetAside(ctx, aside); err != nil {
-		return nil, nil, fmt.Errorf("set events of a pack aside: %w", err)
+		return nil, fmt.Errorf("set events of a pack aside: %w", err)
 	}
-	return messages, sent, nil
+	return repacked, nil
 }

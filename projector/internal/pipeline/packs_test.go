@@ -29,7 +29,7 @@ func TestAPackIsWrittenInPartsOfReceiveBatchEvents(t *testing.T) {
 	}
 	m := packed.Message(0)
 	p := Pipeline{opts: Options{Batch: 3, MaxDeliveries: 10}}
-	b, _ := p.decode([]*azservicebus.ReceivedMessage{{
+	b := p.decode([]*azservicebus.ReceivedMessage{{
 		MessageID: *m.MessageID, SessionID: m.SessionID, ContentType: m.ContentType, ApplicationProperties: m.ApplicationProperties,
 		Body: m.Body, SequenceNumber: new(int64(7)), DeliveryCount: 1,
 	}})

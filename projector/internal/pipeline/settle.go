@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -35,6 +34,7 @@ const (
 
 // settlement is how one message is settled.
 type settlement struct {
+	message             *azservicebus.ReceivedMessage
 	action              settleAction
 	reason, description string
 }
@@ -42,7 +42,7 @@ type settlement struct {
 // maxDescription keeps a description well below the broker's limit of 4096 characters.
 const maxDescription = 1024
 
-// settlementOf returns the settlement of a message whose change has this result. It is pure.
+// settlementOf returns how a message is settled whose change has this result. It is pure.
 func settlementOf(result apply.Result) settlement {
 	switch result.Kind {
 	case apply.Applied, apply.Duplicate:
@@ -82,18 +82,19 @@ func (h *handler) settle(receiving, applying context.Context, b *batch) error {
 	settlements := make([]settlement, b.len())
 	for i, r := range b.results {
 		settlements[i] = settlementOf(r)
+		settlements[i].message = b.events[i].message
 		h.logDecision(h.session.ID(), &b.changes[i], r)
 	}
 	if !slices.ContainsFunc(settlements, func(s settlement) bool { return s.action != leave }) {
 		return nil
 	}
-	messages, sent, err := h.repack(applying, b, settlements)
+	sent, err := h.repack(applying, b, settlements)
 	if err != nil {
 		return err
 	}
 	start, span := time.Now(), b.spans.settling(applying)
-	h.completing.begin(func() error {
-		err := sendSettlements(receiving, h.session.Settler(), h.opts.SettleTimeout, messages, sent)
+	h.session.Settle(func() error {
+		err := sendSettlements(receiving, h.session.Settler(), h.opts.SettleTimeout, sent)
 		endSpan(span, err)
 		h.metrics.settled(settlements, time.Since(start), err)
 		return err
@@ -101,7 +102,7 @@ func (h *handler) settle(receiving, applying context.Context, b *batch) error {
 	if !slices.ContainsFunc(sent, func(s settlement) bool { return s.action != complete }) {
 		return nil
 	}
-	return h.completing.wait()
+	return h.session.Settled()
 }
 
 // inFlight bounds the concurrent settlements of one session: each costs a round trip, and the
@@ -116,47 +117,45 @@ const inFlight = 128
 // Completions finish even if ctx ends meanwhile, so that applied messages are not delivered again.
 // No dead letter is sent after ctx has ended: its aggregate is parked, so it is dead-lettered after
 // its next delivery.
-func sendSettlements(
-	ctx context.Context, to sessions.Settler, timeout time.Duration, messages []*azservicebus.ReceivedMessage, settlements []settlement,
-) error {
+func sendSettlements(ctx context.Context, to sessions.Settler, timeout time.Duration, settlements []settlement) error {
 	stopping := ctx
 	ctx = context.WithoutCancel(ctx)
 	var group errgroup.Group
 	group.SetLimit(inFlight)
-	var dead []int
-	for i, m := range messages {
-		switch settlements[i].action {
+	var dead []settlement
+	for _, s := range settlements {
+		switch s.action {
 		case complete:
-			group.Go(func() error { return sendSettlement(ctx, to, timeout, m, settlements[i]) })
+			group.Go(func() error { return sendSettlement(ctx, to, timeout, s) })
 		case deadLetter:
-			dead = append(dead, i)
+			dead = append(dead, s)
 		case leave:
 		}
 	}
 	var first error
-	for _, i := range dead {
+	for _, s := range dead {
 		if stopping.Err() != nil {
 			first = fmt.Errorf("dead-letter message: %w", context.Cause(stopping))
 			break
 		}
-		if first = sendSettlement(ctx, to, timeout, messages[i], settlements[i]); first != nil {
+		if first = sendSettlement(ctx, to, timeout, s); first != nil {
 			break // what follows would come out of order
 		}
 	}
 	return errors.Join(first, group.Wait())
 }
 
-func sendSettlement(ctx context.Context, to sessions.Settler, timeout time.Duration, m *azservicebus.ReceivedMessage, s settlement) error {
+func sendSettlement(ctx context.Context, to sessions.Settler, timeout time.Duration, s settlement) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	switch s.action {
 	case complete:
-		if err := to.CompleteMessage(ctx, m, nil); err != nil {
+		if err := to.CompleteMessage(ctx, s.message, nil); err != nil {
 			return fmt.Errorf("complete message: %w", err)
 		}
 	case deadLetter:
 		options := &azservicebus.DeadLetterOptions{Reason: &s.reason, ErrorDescription: &s.description}
-		if err := to.DeadLetterMessage(ctx, m, options); err != nil {
+		if err := to.DeadLetterMessage(ctx, s.message, options); err != nil {
 			return fmt.Errorf("dead-letter message: %w", err)
 		}
 	case leave:
@@ -192,26 +191,4 @@ func (p *Pipeline) logDecision(session string, c *envelope.Change, r apply.Resul
 		p.opts.Logger.Debug("event waits for an earlier version", append(attributes, telemetry.KeyDescription, r.Description)...)
 	case apply.Pending, apply.Applied, apply.Duplicate:
 	}
-}
-
-// completion is a batch that is being completed while the next one is received and applied. That
-// does not affect order: the effects of the batch are committed, and a message that is completed
-// late, or not at all, is at worst delivered again and recognised as a duplicate. The zero value
-// has none under way. One goroutine uses it.
-type completion struct {
-	running sync.WaitGroup
-	err     error // read after running is done
-}
-
-// begin starts send. The caller has waited for the previous one.
-func (c *completion) begin(send func() error) {
-	c.running.Go(func() { c.err = send() })
-}
-
-// wait waits until no send is under way and returns the error of the last one, once.
-func (c *completion) wait() error {
-	c.running.Wait()
-	err := c.err
-	c.err = nil
-	return err
 }

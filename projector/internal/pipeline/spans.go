@@ -20,9 +20,8 @@ import (
 type spans struct {
 	tracer   trace.Tracer
 	entity   string
-	parent   trace.Span                                   // of the batch's spans
-	links    []trace.Link                                 // to the other events
-	open     map[*azservicebus.ReceivedMessage]trace.Span // of events that are not decided yet
+	parent   trace.Span   // of the batch's spans
+	links    []trace.Link // to the other events
 	messages int
 }
 
@@ -33,9 +32,10 @@ func follow(ctx context.Context, tracer trace.Tracer, entity string, called time
 		return nil
 	}
 	now := time.Now()
-	s := &spans{tracer: tracer, entity: entity, messages: b.len(), open: map[*azservicebus.ReceivedMessage]trace.Span{}}
+	s := &spans{tracer: tracer, entity: entity, messages: b.len()}
 	received := called
-	for i, m := range b.messages {
+	for i := range b.events {
+		m := b.events[i].message
 		remote := tracing.Remote(b.changes[i].TraceParent)
 		if !remote.IsSampled() {
 			continue // the producer decided not to sample it, and half a trace is of no use
@@ -50,7 +50,7 @@ func follow(ctx context.Context, tracer trace.Tracer, entity string, called time
 				attribute.Int64("sluice.epoch", b.changes[i].Epoch),
 				attribute.Int64("messaging.servicebus.message.delivery_count", int64(m.DeliveryCount)),
 			)...))
-		s.open[m] = span
+		b.events[i].span = span
 		if s.parent != nil {
 			s.links = append(s.links, trace.Link{SpanContext: span.SpanContext()})
 			continue
@@ -100,14 +100,11 @@ func (s *spans) settling(ctx context.Context) trace.Span {
 	return s.start(ctx, "settle", trace.SpanKindClient)
 }
 
-// decided ends the spans of the events that are decided: their effects are committed, or will never
-// be.
-func (s *spans) decided(b *batch) {
-	if s == nil {
-		return
-	}
-	for i, m := range b.messages {
-		span, result := s.open[m], b.results[i]
+// endSpans ends the spans of the events that are decided: their effects are committed, or will
+// never be.
+func (b *batch) endSpans() {
+	for i := range b.events {
+		span, result := b.events[i].span, b.results[i]
 		if span == nil || !decided(result) {
 			continue
 		}
@@ -122,18 +119,17 @@ func (s *spans) decided(b *batch) {
 		}
 		span.SetAttributes(attribute.String("sluice.outcome", outcome))
 		span.End()
-		delete(s.open, m)
+		b.events[i].span = nil
 	}
 }
 
-// abandon ends the spans that are left: their messages will be delivered again.
-func (s *spans) abandon() {
-	if s == nil {
-		return
-	}
-	for _, span := range s.open {
-		span.SetStatus(codes.Error, "not decided before the session was released")
-		span.End()
+// abandonSpans ends the spans of all events: their messages will be delivered again.
+func (b *batch) abandonSpans() {
+	for i := range b.events {
+		if span := b.events[i].span; span != nil {
+			span.SetStatus(codes.Error, "not decided before the session was released")
+			span.End()
+		}
 	}
 }
 

@@ -14,15 +14,15 @@ import (
 func TestUnsampledSpansCostNothing(t *testing.T) {
 	var b batch
 	for range 100 {
-		b.add(&azservicebus.ReceivedMessage{}, envelope.Change{}, apply.Result{Kind: apply.Applied})
+		b.add(event{message: &azservicebus.ReceivedMessage{}}, envelope.Change{}, apply.Result{Kind: apply.Applied})
 	}
 	ctx, called := t.Context(), time.Now()
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		s := follow(ctx, nil, "changes", called, &b)
 		endSpan(s.applying(ctx), nil)
-		s.decided(&b)
+		b.endSpans()
 		endSpan(s.settling(ctx), nil)
-		s.abandon()
+		b.abandonSpans()
 	}))
 }
 

@@ -17,9 +17,13 @@ type round struct {
 	perAggregate bool            // after an attempt that failed, each aggregate is written in a transaction of its own
 }
 
-// attempt is one attempt to write a batch. The zero value stands for no attempt yet.
+// attempt is one attempt to write a batch, or to fetch the body of a change before that. The zero
+// value stands for no attempt yet.
 type attempt struct {
-	made     bool
+	fetched bool // it fetched the body of change; err is why it could not
+	change  int
+
+	made     bool            // it was to write the batch
 	limit    int             // changes that were tried at once; 0: all
 	tried    bool            // at least one change could be tried
 	timedOut bool            // its time ran out
@@ -39,7 +43,7 @@ const (
 	// writeLater does that after a pause, in which the session is kept: nothing can be written at
 	// all.
 	writeLater
-	// fetch gets a body, then writes.
+	// fetch fetches the body of a change.
 	fetch
 	// deferRest keeps what is undecided in hand, and continues with the messages behind it.
 	deferRest
@@ -69,7 +73,7 @@ type step struct {
 
 // failing is an event that cannot be applied, and that was not logged for some time.
 type failing struct {
-	change *envelope.Change
+	change envelope.Change
 	err    error
 	since  time.Duration
 }

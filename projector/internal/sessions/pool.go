@@ -234,16 +234,16 @@ func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handl
 	if err == nil {
 		err = handle(receiving, applying, s)
 	}
-	if s.settling != nil {
+	if s.overlaps && errors.Is(err, ErrRelease) {
 		select {
 		case p.releasing <- struct{}{}:
 			defer func() { <-p.releasing }()
 			s.releaseSlot()
 		default:
 		}
-		if late := s.settling(); late != nil {
-			err = late
-		}
+	}
+	if late := s.Settled(); late != nil && (err == nil || errors.Is(err, ErrRelease)) {
+		err = late
 	}
 	stopRenewing()
 	renewer.Wait()

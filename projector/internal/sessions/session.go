@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -27,7 +28,7 @@ type Session struct {
 	end      func(ctx context.Context) // releases what the link was opened on
 	accepted time.Time
 	overlaps bool          // its release may overlap the accept of another session
-	settling func() error  // the release waits for it; nil: for nothing
+	settling settling      // what is being settled in the background
 	received bool          // messages were received
 	hasSlot  bool          // it is being handled
 	freed    chan struct{} // closed when its worker accepts another one; by the handler's goroutine alone
@@ -37,17 +38,29 @@ type Session struct {
 // ID returns the session's id.
 func (s *Session) ID() string { return s.link.ID() }
 
-// ReleaseAfter reports whether the session will be released once settling has returned, after the
-// handler has returned ErrRelease. If not, the handler waits for settling itself.
-func (s *Session) ReleaseAfter(settling func() error) bool {
-	if s.overlaps {
-		s.settling = settling
-	}
-	return s.overlaps
-}
-
 // Settler returns the settler of this session's messages.
 func (s *Session) Settler() Settler { return s.link }
+
+// settling is a batch that is settled while the next one is received and applied. One goroutine
+// uses it.
+type settling struct {
+	running sync.WaitGroup
+	err     error // read after running is done
+}
+
+// Settle runs send in the background. The caller has waited with Settled for the one before. The
+// session is released after send has returned, and an error of it is then logged.
+func (s *Session) Settle(send func() error) {
+	s.settling.running.Go(func() { s.settling.err = send() })
+}
+
+// Settled waits until no send is under way and returns the error of the last one, once.
+func (s *Session) Settled() error {
+	s.settling.running.Wait()
+	err := s.settling.err
+	s.settling.err = nil
+	return err
+}
 
 // Receive returns the session's next messages, in order, at least one, or [ErrRelease].
 func (s *Session) Receive(ctx context.Context) (messages []*azservicebus.ReceivedMessage, err error) {

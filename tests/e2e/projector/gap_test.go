@@ -1,10 +1,16 @@
 package projector_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
@@ -41,6 +47,32 @@ func TestG5VersionGapHeals(t *testing.T) {
 			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 		})
 	}
+}
+
+// The span of an event that waits lasts until the event is applied.
+func TestTraceOfAnEventThatWaitsEndsWithItsEffect(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		spans := tracetest.NewSpanRecorder()
+		p := w.StartProjector(func(_ *projector.Config, o *projector.Options) {
+			o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
+		})
+		for _, version := range []int{1, 3, 2} {
+			e := event("a", version, "T")
+			e.TraceParent = fmt.Sprintf("00-0af7651916cd43dd8448eb211c80319%d-b7ad6b7169203331-01", version)
+			publish(w, e)
+			w.Pass(5 * time.Second)
+		}
+		w.Completed(3)
+		p.MustEnd()
+		processed := 0
+		for _, span := range spans.Ended() {
+			require.NotEqual(w, codes.Error, span.Status().Code, "%s: %s", span.Name(), span.Status().Description)
+			if slices.Contains(span.Attributes(), attribute.String("sluice.outcome", "applied")) {
+				processed++
+			}
+		}
+		require.Equal(w, 3, processed)
+	})
 }
 
 // G5: the missing version does not arrive. The aggregate is parked, with a reason that describes
