@@ -119,10 +119,8 @@ func (h *handler) finish(receiving, applying context.Context, b *batch) error {
 		switch step.action {
 		case finish:
 			return nil
-		case write:
-			last, err = h.write(receiving, applying, b, step)
-		case writeLater:
-			if retry.Sleep(receiving, max(backoff.Next(), askedToWait(step.away))) != nil {
+		case write, writeLater:
+			if step.action == writeLater && retry.Sleep(receiving, max(backoff.Next(), askedToWait(step.away))) != nil {
 				return fmt.Errorf("stop with a batch in hand: %w", errors.Join(step.unavailable, step.away))
 			}
 			last, err = h.write(receiving, applying, b, step)
