@@ -62,13 +62,17 @@ run: ## see it working: embedded stack, both services, events, check (INPUT= ONC
 	@set -m; bin/local $(strip $(RUN_FLAGS)) || exit $$?; exit 0
 
 .PHONY: test
-test: ## every test of every module, with RACE=1 under the race detector where it can watch; Azurite and other languages' clients where npm and Python are
+test: ## the tests of all modules, with RACE=1 under the race detector where it can watch; Azurite and other languages' clients where npm and Python are
 	@tests/emulator/scripts/azurite.sh
 	@tests/emulator/scripts/clients.sh
 	@scripts/chromium.sh
 	@scripts/redis.sh
 	@scripts/test.sh
 	@$(if $(MONGOD),scripts/mongod.sh)
+
+.PHONY: test-modules
+test-modules: ## what users of the modules get: the guide to projections in an empty folder, programs installed by their version, a release
+	@scripts/test.sh ./tests/modules
 
 .PHONY: test-emulator
 test-emulator: ## the tests of the embedded servers alone: tests/emulator, with the official clients of every language that can be installed
@@ -90,7 +94,7 @@ clients: ## other languages' official clients against the embedded servers, Java
 	CLIENTS=all go test -count 1 ./tests/emulator/conformance/clients
 
 .PHONY: sim
-sim: ## the simulation, over SEEDS=2000 seeds; FROM=60: the seeds alone, from that one on
+sim: ## the simulation, over SEEDS=2000 seeds; FROM=20: the seeds alone, from that one on
 	GOGC=400 SIM_SEEDS=$(or $(SEEDS),2000) go test -timeout 60m ./tests/sim $(if $(FROM),-run 'TestSimulation$$/^seed$$' -from $(FROM))
 
 .PHONY: chaos

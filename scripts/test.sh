@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# test.sh [PACKAGE…]: every test of the packages, of the whole workspace without any. With RACE=1, as
-# in .ci/run, what the race detector can watch runs under it; without, each package is compiled and tested once, which takes half as long.
+# test.sh [PACKAGE…]: every test of the packages; without any, of the whole workspace but tests/modules, which builds the modules
+# once more, as their users do (make test-modules). With RACE=1, as in .ci/run, what the race detector can watch runs under it;
+# without, each package is compiled and tested once, which takes half as long.
 #
 # With the detector there are three runs of go test. The first is of the packages that have tests in virtual time, without the
 # detector: Go 1.26 would crash now and then (golang/go#78156), and it would take three times as long. The second is of all packages
@@ -18,7 +19,6 @@
 # go vet is no part of it, but of make lint.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[[ $# -gt 0 ]] || set -- work
 export CGO_ENABLED=0
 
 # The programs that tests run, built once. The folder is named after their content, by which the go
@@ -49,7 +49,11 @@ run() {
 # The longest tests wait more than they work: four packages at a time, where there are fewer processors.
 processors=$(getconf _NPROCESSORS_ONLN)
 at_once=$((processors < 4 ? 4 : processors))
-packages=$(go list "$@")
+if [[ $# -gt 0 ]]; then
+  packages=$(go list "$@")
+else
+  packages=$(go list work | grep -v '/tests/modules$')
+fi
 chaos=$(grep -x 'github.com/sluice-cdc/sluice/tests/chaos' <<<"$packages" || true)
 others=$(grep -vx "${chaos:-none}" <<<"$packages" || true)
 
@@ -60,7 +64,7 @@ if [[ -n ${RACE:-} && -n $others ]]; then
     exit 1
   fi
   virtual=$(go list -test -f '{{.ImportPath}}{{range .Deps}}{{if eq . "testing/synctest"}} virtual{{end}}{{end}}' $others | sed -n 's/\.test virtual$//p')
-  unwatched='sluice/(producer/stores/[a-z]+|tests/(cmd/(local|modules|picture)|deploy|docs|e2e/programs|images|internal/(bicep|kusto|modules|page)|modules))$'
+  unwatched='sluice/(producer/stores/[a-z]+|tests/(cmd/(local|modules|picture)|deploy|docs|e2e/programs|images|internal/(bicep|kusto|modules|page)))$'
   alone=$(grep -E "$unwatched" <<<"$others" || true)
   watched=$(grep -vE "$unwatched" <<<"$others" || true)
   [[ -z $virtual ]] ||

@@ -157,7 +157,7 @@ func (c *coverage) shared(w *world, run checker.Run) {
 	}
 }
 
-// rare is what ten or fewer of the least number of seeds meet, and none now and then, by chance of
+// rare is what ten or fewer of that many seeds meet, and none now and then, by chance of
 // the interleaving: it is asked of many.
 var rare = []string{"changes that rows contain", "parked by a producer", "left out", "undecided", "transactions too large", "parked before the last delivery", "rooms filled", "dead-lettered packs"}
 
@@ -179,13 +179,13 @@ func (c *coverage) missed(seeds int) (names []string) {
 // What is rarely met must be required of many seeds under the name by which it is counted.
 func TestCoverageMissesWhatItHasNotMet(t *testing.T) {
 	none := &coverage{}
-	all, few := none.missed(many), none.missed(seeds)
+	all, few := none.missed(many), none.missed(enough)
 	require.Subset(t, all, rare)
 	require.Len(t, few, len(all)-len(rare))
 	require.NotContains(t, few, rare[0])
 	require.Contains(t, few, "messages")
 	none.Messages = 1
-	require.NotContains(t, none.missed(seeds), "messages")
+	require.NotContains(t, none.missed(enough), "messages")
 }
 
 func (c *coverage) String() string {
