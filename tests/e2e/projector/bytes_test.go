@@ -40,7 +40,7 @@ func TestG1ProjectorHasNoMoreInHandThanItHasRoomFor(t *testing.T) {
 			w.Pass(50 * time.Millisecond)
 			most = max(most, w.Bus.Stats(world.SubscriptionPath).Locked)
 		}
-		endCleanly(w, p)
+		p.MustEnd()
 		require.LessOrEqual(w, most*size, room)
 		require.LessOrEqual(w, w.Bus.Stats(world.SubscriptionPath).MostInHand, int64(room/aggregates), "one batch is completed, one applied, and one arrives")
 		require.Greater(w, most, aggregates, "one by one would be slow")
@@ -82,7 +82,7 @@ func TestG1G5AProgramsAnswersAreKeptWithinMaxInFlightBytes(t *testing.T) {
 			c.MaxInFlightBytes, c.MaxSessions = room, 2
 		})
 		w.Completed(len(changes))
-		endCleanly(w, running)
+		running.MustEnd()
 		require.LessOrEqual(w, slices.Max(sizes), 2*fit, "events of one call: %d", sizes)
 		require.Less(w, len(sizes), len(changes)/2, "one by one would be slow")
 		require.Equal(w, aggregates, strings.Count(contents(w, p), fmt.Sprintf(`"events": {"$numberLong":"%d"}`, each)))

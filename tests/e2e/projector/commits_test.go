@@ -50,8 +50,8 @@ func TestG1G3AWriteOfUnknownOutcomeTakesEffectOnce(t *testing.T) {
 				p, q := w.StartProjector(s.settings), w.StartProjector(s.settings)
 				w.Completed(events)
 				w.Pass(time.Minute)
-				endCleanly(w, p)
-				endCleanly(w, q)
+				p.MustEnd()
+				q.MustEnd()
 				requireRight(w, s, "a", events)
 				if s.name == "ledger" {
 					require.Equal(w, events, total(w))

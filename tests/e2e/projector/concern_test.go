@@ -40,7 +40,7 @@ func TestG1EffectsAreCommittedByTheMajorityWhateverTheURISays(t *testing.T) {
 			}, monitor))
 			test.message(w)
 			w.Completed(1)
-			endCleanly(w, p)
+			p.MustEnd()
 			mu.Lock()
 			defer mu.Unlock()
 			require.Equal(w, []string{`{"w": "majority"}`}, concerns)

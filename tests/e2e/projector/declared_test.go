@@ -37,7 +37,7 @@ func TestG6AnUndeclaredCollectionIsRefusedAndCostsNothing(t *testing.T) {
 			publish(w, change)
 		}
 		deadLettered(w, 3)
-		endCleanly(w, p)
+		p.MustEnd()
 		record := parked(w, "totals_positions", "a")
 		require.Equal(w, "ProjectionInvalid", record.Reason)
 		require.Contains(w, record.Description, "projection totals writes to collection other, which it does not declare")

@@ -27,7 +27,7 @@ func TestG1G6ProjectorLeavesAnUnknownEncoding(t *testing.T) {
 		w.Pass(10 * time.Minute)
 		publish(w, event("b", 1, "T"))
 		w.Completed(2)
-		counted := endCleanly(w, p)
+		counted := p.MustEnd()
 		require.Equal(w, 0, counted.DeadLettered)
 		require.Equal(w, 0, counted.Redelivered)
 		require.Equal(w, int64(1), w.TimelineOf("a").Events)
@@ -76,7 +76,7 @@ func TestG1ReplayRefusesAnUnknownEncoding(t *testing.T) {
 		p := w.StartProjector(nil)
 		send(w, garbage)
 		deadLettered(w, 1)
-		endCleanly(w, p)
+		p.MustEnd()
 
 		send(w, newer("z"))
 		deadLetterFirst(w, "z", "")

@@ -108,7 +108,7 @@ func TestG5AnEventThatEndsItsProcessParksItsAggregate(t *testing.T) {
 					m.Fatal("the projection was given an event of the parked aggregate")
 				default:
 				}
-				endCleanly(m.World, p)
+				p.MustEnd()
 				require.Equal(m, 0, operate(m.World, m.shape, "parked", "replay", "bad").Code, "with a projection that returns")
 				requireRight(m.World, m.shape, "bad", 4)
 
@@ -116,7 +116,7 @@ func TestG5AnEventThatEndsItsProcessParksItsAggregate(t *testing.T) {
 				in(event("bad", 5, "T"))
 				m.Completed(63)
 				require.Empty(m, suspects(m.World, m.shape), "what was applied is suspect no longer")
-				endCleanly(m.World, p)
+				p.MustEnd()
 				require.Zero(m, m.Bus.Stats(world.SubscriptionPath).Redelivered, "no delivery count shows that a process ended")
 			})
 		})
@@ -154,6 +154,6 @@ func TestG5ProjectorsThatAreKilledCondemnNoEvent(t *testing.T) {
 		}
 		require.Zero(m, m.Bus.Stats(world.SubscriptionPath).DeadLettered)
 		require.Empty(m, suspects(m.World, m.shape))
-		endCleanly(m.World, p)
+		p.MustEnd()
 	})
 }

@@ -40,7 +40,7 @@ func TestProjectorsMakeWhatTheirProjectionNeeds(t *testing.T) {
 		publish(w, event("o1", 1, "OrderPlaced")) // it has no customer: only its arrival counts
 		w.Eventually("it is dealt with", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 1 })
 		for _, p := range w.Projectors {
-			endCleanly(w, p)
+			p.MustEnd()
 			require.NotContains(w, p.Log.Text(), "dependency fails")
 		}
 	})

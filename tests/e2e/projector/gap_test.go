@@ -41,7 +41,7 @@ func TestG5VersionGapHeals(t *testing.T) {
 			w.Pass(test.late)
 			publish(w, event("a", 3, "T"), event("a", 6, "T"))
 			w.Completed(6)
-			endCleanly(w, p)
+			p.MustEnd()
 			require.Equal(w, 6, s.applied(w, "a"))
 			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
 			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
@@ -90,7 +90,7 @@ func TestG5VersionGapParks(t *testing.T) {
 		deadLettered(w, 2)
 		require.GreaterOrEqual(w, time.Since(began), 30*time.Second)
 		require.Less(w, time.Since(began), 35*time.Second)
-		endCleanly(w, p)
+		p.MustEnd()
 		require.Equal(w, []string{"a/7 VersionGap", "a/8 AggregateParked"}, deadLetters(w))
 		require.Equal(w, 1, s.applied(w, "a"))
 		record := parked(w, s.guards, "a")
@@ -131,7 +131,7 @@ func TestProjectorWithoutJudgingVersions(t *testing.T) {
 		publish(w, event("a", 10, "T"), event("a", 20, "T"))
 		publish(w, event("a", 45, "T"))
 		w.Completed(3)
-		endCleanly(w, p)
+		p.MustEnd()
 		require.Equal(w, 3, s.applied(w, "a"))
 	})
 }
@@ -157,7 +157,7 @@ func TestG6AReplacementForgetsNoVersion(t *testing.T) {
 
 		publish(w, event("a", 3, "T")) // the second version is missing
 		deadLettered(w, 1)
-		endCleanly(w, p)
+		p.MustEnd()
 		require.Equal(w, []string{"a/3 VersionGap"}, deadLetters(w))
 	})
 }

@@ -55,7 +55,7 @@ func TestG5AProjectionThatDoesNotReturnHoldsUpNoNeighbour(t *testing.T) {
 				w.Pass(5 * time.Second)
 			}
 			began := time.Now()
-			endCleanly(w, p)
+			p.MustEnd()
 			require.Less(w, time.Since(began), 20*time.Second, "SHUTDOWN_TIMEOUT")
 		})
 	}

@@ -40,7 +40,7 @@ func TestACommitWithoutAnAnswerDelaysAStopByItsTimeout(t *testing.T) {
 		publish(w, documentChange("a", 1, envelope.Insert, full("a")))
 		w.Eventually("the commit is under way", func() bool { return len(ended()) > 0 })
 		asked := time.Now()
-		endCleanly(w, first)
+		first.MustEnd()
 		require.LessOrEqual(w, time.Since(asked), 15*time.Second)
 		require.Equal(w, []string{"commitTransaction"}, ended())
 		require.Equal(w, 1, w.Bus.Stats(world.SubscriptionPath).Active)
@@ -49,7 +49,7 @@ func TestACommitWithoutAnAnswerDelaysAStopByItsTimeout(t *testing.T) {
 		second := w.StartProjector(mirror)
 		w.Pass(2 * time.Minute) // longer than a transaction lives
 		w.Completed(1)
-		counted := endCleanly(w, second)
+		counted := second.MustEnd()
 		require.Equal(w, 1, counted.Applied)
 		require.Zero(w, counted.Redelivered)
 		require.Equal(w, `{"_id":"a"}`, mirrored(w, "a"))

@@ -62,7 +62,7 @@ func keepsOrder(t *testing.T, seeds uint64, load interrupted) {
 			}
 			w.Completed(load.events * load.aggregates)
 			for _, p := range running {
-				endCleanly(w, p)
+				p.MustEnd()
 			}
 			written := positions()
 			for a := range load.aggregates {

@@ -22,7 +22,7 @@ func TestEveryCommandOfTheProjectorPrintsJSON(t *testing.T) {
 		publish(w, event("b", 1, "Poison"))
 		w.Completed(1)
 		deadLettered(w, 3)
-		endCleanly(w, p)
+		p.MustEnd()
 		print := func(code int, v any, args ...string) {
 			w.Helper()
 			done := w.OperateProjector(s.settings, append(args, "--json")...)

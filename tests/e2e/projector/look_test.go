@@ -37,7 +37,7 @@ func TestStatusOfAProjection(t *testing.T) {
 		publish(w, event("b", 4, "T"))
 		w.Eventually("b is parked", func() bool { return w.Bus.Stats(world.SubscriptionPath).DeadLettered == 2 })
 		w.Completed(2)
-		endCleanly(w, p)
+		p.MustEnd()
 		publish(w, event("c", 5, "T"))
 		publish(w, event("d", 6, "T"))
 

@@ -37,7 +37,7 @@ func TestG5ALateMajorityParksNothing(t *testing.T) {
 		w.Pass(2 * time.Minute)
 		require.Empty(w, deadLetters(w))
 		require.EqualValues(w, 2, w.TimelineOf("a").Events)
-		endCleanly(w, p)
+		p.MustEnd()
 	})
 	subtest(t, "and loses the write", func(w *world.World) {
 		w.LateMajority(2, "update")

@@ -69,7 +69,7 @@ func TestProjectorMirrorsDocuments(t *testing.T) {
 		require.Equal(w, `{"_id":"o1","state":"sent"}`, mirrored(w, "o1"))
 		require.Empty(w, mirrored(w, "o2"))
 
-		counted := endCleanly(w, p)
+		counted := p.MustEnd()
 		require.Equal(w, 5, counted.Applied)
 		require.Equal(w, 3, counted.Duplicates)
 		require.Equal(w, fmt.Sprintf("82%022X", 4), guard(w, "mirror_positions", "o1").Lookup("position").StringValue())
@@ -95,7 +95,7 @@ func TestG2AMirrorsFieldsComeInTheirOrder(t *testing.T) {
 			update(7, bson.E{Key: "removedFields", Value: bson.A{"n"}}), update(8, set("n", 3)))
 		w.Completed(8)
 		require.Equal(w, `{"_id":"o1","last":1,"z":2,"a":1,"in":{"z":1,"a":1},"n":3}`, mirrored(w, "o1"))
-		counted := endCleanly(w, p)
+		counted := p.MustEnd()
 		require.Equal(w, 8, counted.Applied)
 	})
 }
@@ -108,7 +108,7 @@ func TestProjectorTakesOverADocumentWithoutAGuard(t *testing.T) {
 		p := w.StartProjector(nil)
 		publish(w, event("a", 1, "T"), event("a", 2, "T"))
 		w.Completed(2)
-		counted := endCleanly(w, p)
+		counted := p.MustEnd()
 		require.Equal(w, 2, counted.Applied)
 		require.Equal(w, int64(2), w.TimelineOf("a").Events)
 	})
@@ -136,7 +136,7 @@ func TestG2ACopyKeepsWhatAReplacementWouldNot(t *testing.T) {
 				require.Empty(w, deadLetters(w))
 				require.Contains(w, inJSON(w, collection, "o1"),
 					`{"_id":"o1","at":{"$timestamp":{"t":0,"i":0}},"$price":2,"deep":{"$gt":{"$timestamp":{"t":0,"i":0}},"a.b":"$n"}`)
-				endCleanly(w, p)
+				p.MustEnd()
 			})
 		})
 	}

@@ -94,7 +94,7 @@ func TestG5AVersionGapHoldsUpNoNeighbour(t *testing.T) {
 		for _, name := range names {
 			require.Equal(w, 122, s.applied(w, name))
 		}
-		endCleanly(w, p)
+		p.MustEnd()
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered, "a delivery count rose")
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 	})

@@ -54,7 +54,7 @@ func TestOperatorsHappenOnceAndInOrder(t *testing.T) {
 		publish(w, event("wrong", 1, "Put"), event("wrong", 2, "Wrong"), event("wrong", 3, "Put"))
 		w.Completed(13)
 		deadLettered(w, 2)
-		endCleanly(w, p)
+		p.MustEnd()
 
 		basketOf := func(id string) (d bson.D) {
 			_ = baskets.FindOne(w.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&d)

@@ -95,7 +95,7 @@ func TestAMirrorOfTheSameNameElsewhereIsRight(t *testing.T) {
 		n, err := other.Database("shop").Collection("events").CountDocuments(w.Context(), bson.D{})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
-		endCleanly(w, p)
+		p.MustEnd()
 		a.End()
 	})
 }

@@ -61,6 +61,6 @@ func TestG6TransactionsThatLoseToOthersParkNothing(t *testing.T) {
 		end()
 		w.Completed(17)
 		require.Equal(w, 1, s.applied(w, "loses"))
-		endCleanly(w, p)
+		p.MustEnd()
 	})
 }

@@ -26,7 +26,7 @@ func TestProjectorGivesIdleSessionsBack(t *testing.T) {
 			w.Pass(3 * time.Second)
 			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).HeldSessions)
 		}
-		counted := endCleanly(w, p)
+		counted := p.MustEnd()
 		require.Zero(w, counted.Redelivered)
 		require.Equal(w, 10, counted.Applied)
 	})
@@ -51,7 +51,7 @@ func TestProjectorLetsNoHotSessionStarveOthers(t *testing.T) {
 			require.Less(w, w.TimelineOf("hot").Events, int64(hot))
 		}
 		w.Completed(hot + 3)
-		counted := endCleanly(w, p)
+		counted := p.MustEnd()
 		require.Equal(w, hot+3, counted.Applied, "nothing of it out of order")
 		require.Zero(w, counted.Redelivered)
 	})
@@ -72,7 +72,7 @@ func stopAgainAndAgain(w *world.World, receiver string) {
 		w.Eventually("something is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked > 0 })
 		w.Pass(45 * time.Millisecond)
 		start := time.Now()
-		counted := endCleanly(w, p)
+		counted := p.MustEnd()
 		require.Less(w, time.Since(start), 20*time.Second)
 		require.Zero(w, counted.Redelivered)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).HeldSessions)
@@ -81,7 +81,7 @@ func stopAgainAndAgain(w *world.World, receiver string) {
 	require.Less(w, w.Bus.Stats(world.SubscriptionPath).Completed, aggregates*events, "the stops came too late to tell anything")
 	p := w.StartProjector(nil)
 	w.Completed(aggregates * events)
-	counted := endCleanly(w, p)
+	counted := p.MustEnd()
 	require.Zero(w, counted.Redelivered)
 	require.Equal(w, aggregates*events, applied+counted.Applied)
 	require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
@@ -103,7 +103,7 @@ func TestProjectorRenewsBesideSettlementsThatOpenTheLinkAgain(t *testing.T) {
 			w.Completed((round + 1) * events)
 			end()
 		}
-		endCleanly(w, p)
+		p.MustEnd()
 		require.Equal(w, int64(rounds*events), w.TimelineOf("a").Events)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 	})
@@ -136,7 +136,7 @@ func TestG1ProjectorAcceptsTheNextSessionWhileItReleasesOne(t *testing.T) {
 		require.Less(w, time.Since(began), slow, "the second session waited for the first one's settlement")
 		w.Eventually("three are applied", applied(3))
 		require.GreaterOrEqual(w, time.Since(began), slow, "there are more sessions than twice the workers")
-		counted := endCleanly(w, p) // waits for what is released as well
+		counted := p.MustEnd() // waits for what is released as well
 		end()
 		require.Equal(w, 3, counted.Applied)
 		require.Zero(w, counted.Duplicates)
@@ -168,7 +168,7 @@ func TestProjectorPeeksOnlyWhereItSaves(t *testing.T) {
 			}
 			p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver = test.receiver })
 			w.Completed(each)
-			endCleanly(w, p)
+			p.MustEnd()
 			asked := w.Bus.Operations()
 			require.LessOrEqual(w, asked["peek-message"], test.most)
 			require.GreaterOrEqual(w, asked[servicebus.OperationAccept], test.sessions)

@@ -181,7 +181,7 @@ func TestG1G5NothingIsBlamedWhileTheProgramFails(t *testing.T) {
 			require.Contains(w, p.Log.Text(), "projection program")
 			g.Replace(works)
 			w.Completed(4)
-			counted := endCleanly(w, p)
+			counted := p.MustEnd()
 			require.Zero(w, counted.DeadLettered+w.Bus.Stats(world.SubscriptionPath).DeadLettered)
 			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
 			require.Equal(w, int64(2), w.TimelineOf("a").Events)
@@ -277,7 +277,7 @@ func TestAProjectorWaitsForItsProgram(t *testing.T) {
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Locked+w.Bus.Stats(world.SubscriptionPath).HeldSessions)
 		g.Start(w.Serves(projection.Timeline{}))
 		w.Completed(1)
-		endCleanly(w, p)
+		p.MustEnd()
 
 		config, o := w.ProjectorConfig(), projector.Options{}
 		g.Runs("another")(&config, &o)

@@ -76,7 +76,7 @@ func TestAProgramOfAnotherReadModelIsRefused(t *testing.T) {
 		p := w.StartProjector(g.Runs("grown"))
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
-		endCleanly(w, p)
+		p.MustEnd()
 		for name, other := range map[string]projection.Projection{
 			"another keyedBy":                     grown{keyed: "other"},
 			"that of the projection mirror":       named("copies", "mirror"),
@@ -106,7 +106,7 @@ func TestAProjectorStopsWhileItsProgramHangs(t *testing.T) {
 		publish(w, event("a", 1, "Hangs"), event("a", 2, "Hangs"))
 		w.Eventually("it is asked", func() bool { return g.Posted() > 0 })
 		began := time.Now()
-		endCleanly(w, p)
+		p.MustEnd()
 		require.Less(w, time.Since(began), 20*time.Second, "SHUTDOWN_TIMEOUT")
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
 		require.Equal(w, 2, w.Bus.Stats(world.SubscriptionPath).Active)

@@ -166,7 +166,7 @@ func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
 			}
 			require.True(w, hasParked(w, "thrower") && hasParked(w, "killer"))
 			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
-			endCleanly(w, p)
+			p.MustEnd()
 			for name, n := range u.met {
 				met[name] += n
 			}

@@ -30,7 +30,7 @@ func TestAProgramMakesTheSameReadModel(t *testing.T) {
 					running := w.StartProjector(settings)
 					w.Completed(4)
 					made[remote] = contents(w, p)
-					counted := endCleanly(w, running)
+					counted := running.MustEnd()
 					require.Equal(w, 4, counted.Applied)
 					if remote {
 						require.Equal(w, 2, g.Posted(), "one call for each session")

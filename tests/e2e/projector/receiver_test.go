@@ -34,7 +34,7 @@ func TestProjectorAcceptsSessionsDirectly(t *testing.T) {
 		p := w.StartProjector(directly)
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
-		endCleanly(w, p)
+		p.MustEnd()
 		require.NotContains(w, p.Log.Text(), `"level":"WARN"`)
 	})
 }
@@ -73,7 +73,7 @@ func TestProjectorStaysWithAMQPWhenConnectionsEnd(t *testing.T) {
 		}
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
-		endCleanly(w, p)
+		p.MustEnd()
 		require.NotContains(w, p.Log.Text(), gaveUp)
 	})
 }
@@ -93,7 +93,7 @@ func TestProjectorKeepsItsConnectionWhenThereIsNoSession(t *testing.T) {
 		publish(w, event("a", 1, "T"))
 		w.Completed(1)
 		require.Equal(w, before, count.dials.Load())
-		endCleanly(w, p)
+		p.MustEnd()
 		require.NotContains(w, p.Log.Text(), "dependency fails")
 	})
 }
@@ -111,7 +111,7 @@ func TestProjectorKeepsASessionWhoseManagementLinkIsDetached(t *testing.T) {
 		w.Pass(world.LockDuration * 3 / 4) // the lock was renewed, over links that are kept
 		require.Equal(w, 2, w.Bus.DetachLinks(world.SubscriptionPath+"/$management"))
 		w.Completed(1)
-		endCleanly(w, p)
+		p.MustEnd()
 		require.NotContains(w, p.Log.Text(), "session lock lost")
 	})
 }
@@ -131,7 +131,7 @@ func TestProjectorRenewsManyLocksOverASlowConnection(t *testing.T) {
 			publish(w, event(fmt.Sprint("a", n), 1, "T"))
 		}
 		w.Completed(sessions)
-		endCleanly(w, p)
+		p.MustEnd()
 		require.NotContains(w, p.Log.Text(), "session lock lost")
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
 	})
@@ -173,13 +173,13 @@ func TestG5AStopDoesNotWaitForManyDeadLetters(t *testing.T) {
 		p := w.StartProjector(s.settings)
 		deadLettered(w, 10)
 		stopped := time.Now()
-		endCleanly(w, p)
+		p.MustEnd()
 		require.Less(w, time.Since(stopped), 5*time.Second)
 		require.Less(w, w.Bus.Stats(world.SubscriptionPath).DeadLettered, events/2)
 		lift()
 		p = w.StartProjector(s.settings)
 		deadLettered(w, events)
-		endCleanly(w, p)
+		p.MustEnd()
 		var wanted []string
 		for n := 1; n <= events; n++ {
 			wanted = append(wanted, fmt.Sprintf("a/%d %s", n, map[bool]string{true: "ProjectionFailed", false: "AggregateParked"}[n == 1]))

@@ -26,7 +26,7 @@ func TestReplayOfAllLooksInProportion(t *testing.T) {
 				publish(w, changes...)
 			}
 			deadLettered(w, each*aggregates)
-			endCleanly(w, p)
+			p.MustEnd()
 			s.fixed.Store(true)
 			before := w.Bus.Operations()["peek-message"]
 			exits(w, 0, operate(w, s, "parked", "replay", "--all"))

@@ -106,7 +106,7 @@ func TestG5ReplayAppliesWhatWaitsInOrder(t *testing.T) {
 		require.Empty(w, deadLetters(w))
 		require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "list").Out)
 		require.Equal(w, "no aggregate is parked\n", operate(w, s, "parked", "replay", "--all").Out)
-		endCleanly(w, p)
+		p.MustEnd()
 		if s.name == "repairable" {
 			for id, seen := range positions() {
 				require.IsNonDecreasing(w, seen, id) // ending a parking moves nothing
@@ -235,7 +235,7 @@ func TestG5ReplayKilledAnywhere(t *testing.T) {
 				require.NotEmpty(w, parked(w, s.guards, "x"))
 				publish(w, event("a", 5, "T"))
 				w.Eventually("life goes on", func() bool { return s.applied(w, "a") == 5 })
-				endCleanly(w, p)
+				p.MustEnd()
 				return finished
 			})
 		})
@@ -263,7 +263,7 @@ func TestG5AReplayOfAllThatIsKilledAnywhereIsEndedByAnother(t *testing.T) {
 				publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("b", 1, "T"), event("b", 2, "Poison"), event("b", 3, "T"))
 				deadLettered(w, 4)
 				w.Completed(1)
-				endCleanly(w, p)
+				p.MustEnd()
 				s.fixed.Store(true)
 				finished = !replayIsKilled(w, s, n, "--all")
 				w.Pass(time.Minute) // locks run out
@@ -287,7 +287,7 @@ func TestG5TwoReplaysAtOnce(t *testing.T) {
 		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "Poison"), event("a", 2, "T"), event("a", 3, "T"))
 		deadLettered(w, 3)
-		endCleanly(w, p)
+		p.MustEnd()
 		s.fixed.Store(true)
 		w.DelayMongo(1, 10*time.Second, "update")
 		both := make(chan world.Operated, 2)
@@ -427,7 +427,7 @@ func TestG2G5WhatParkedAnAggregateIsKnownInALaterGeneration(t *testing.T) {
 			publish(w, events...)
 			deadLettered(w, 3)
 			require.Equal(w, []string{"a/3 ProjectionFailed", "a/4 AggregateParked", "a/5 AggregateParked"}, deadLetters(w))
-			endCleanly(w, p)
+			p.MustEnd()
 
 			words := []string{"parked", command, "a"}
 			if s.fixed.Store(command == "replay"); command == "drop" {

@@ -82,7 +82,7 @@ func TestG1G5ReplayWaitsForEverySessionThatSetsAside(t *testing.T) {
 		}
 		require.Equal(w, 5, total, "an event was lost")
 		require.Empty(w, deadLetters(w))
-		endCleanly(w, x.projector)
+		x.projector.MustEnd()
 	})
 }
 
@@ -106,6 +106,6 @@ func TestG1G5ReplayAppliesWhatIsSetAsideWhileItWaits(t *testing.T) {
 		require.Equal(w, 0, (<-done).Code)
 		requireRight(w, s, "a", 3)
 		require.Empty(w, deadLetters(w))
-		endCleanly(w, x.projector)
+		x.projector.MustEnd()
 	})
 }

@@ -39,7 +39,7 @@ func TestG1G3StreamsDoNotShareAGuard(t *testing.T) {
 		w.Pass(time.Minute) // the broker forgets the message ids
 		publish(w, event("a", 2, "T"), paid("a", 12, "Paid"), event("a", 1, "T"), paid("a", 11, "Paid"), event("a", 3, "T"), paid("a", 13, "Paid"))
 		w.Completed(14)
-		end := endCleanly(w, p)
+		end := p.MustEnd()
 		require.Equal(w, 10, end.Applied)
 		require.Equal(w, 4, end.Duplicates)
 		total := s.applied(w, "a")
@@ -64,7 +64,7 @@ func TestG2TwoStreamsEventsAreAppliedAsTheyArrive(t *testing.T) {
 		w.Completed(7)
 		require.Equal(w, "Shipped", w.TimelineOf("a").Type)
 		require.Equal(w, "Refunded", w.TimelineOf("b").Type)
-		end := endCleanly(w, p)
+		end := p.MustEnd()
 		require.Equal(w, 7, end.Applied)
 	})
 }
@@ -131,7 +131,7 @@ func TestG3AGuardThatNamesNoStreamBelongsToTheFirstThatComes(t *testing.T) {
 		w.Completed(3)
 		publish(w, paid("a", 1, "T"), paid("a", 2, "T"))
 		w.Completed(5)
-		end := endCleanly(w, p)
+		end := p.MustEnd()
 		require.Equal(w, 3, end.Applied)
 		require.Equal(w, 2, end.Duplicates)
 		stands := guard(w, s.guards, "a")
@@ -156,11 +156,11 @@ func TestG3AReplacementKeepsTheGuardsOfAllStreams(t *testing.T) {
 				w.Completed(count)
 			}
 			if n == 1 {
-				endCleanly(w, p)
+				p.MustEnd()
 				p = w.StartProjector(runs(latest))
 			}
 		}
-		end := endCleanly(w, p)
+		end := p.MustEnd()
 		require.Zero(w, end.Duplicates, fmt.Sprint(guard(w, "latest", "a")))
 		stands := guard(w, "latest", "a")
 		require.Equal(w, event("a", 3, "").Position, stands.Lookup("position").StringValue())

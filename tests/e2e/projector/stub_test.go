@@ -39,7 +39,7 @@ func TestG5AStubThatTheDatabaseRefusesIsToldAndWaitedFor(t *testing.T) {
 			{Key: "validator", Value: bson.D{{Key: "$or", Value: bson.A{sane, bson.D{{Key: "_sluice.empty", Value: true}}}}}},
 		}).Err())
 		deadLettered(w, 2)
-		endCleanly(w, p)
+		p.MustEnd()
 		require.Equal(w, []string{"a/1 WriteRefused", "a/2 AggregateParked"}, deadLetters(w))
 	})
 }
@@ -52,7 +52,7 @@ func TestG3ReplayOnAStubOneByOne(t *testing.T) {
 		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "Poison"), event("a", 2, "Touch"), event("a", 3, "T"), event("a", 4, "Bad"))
 		deadLettered(w, 4)
-		endCleanly(w, p)
+		p.MustEnd()
 		require.NoError(w, w.Client.Database(world.ReadModel).RunCommand(w.Context(), bson.D{
 			{Key: "collMod", Value: "timeline"}, {Key: "validator", Value: bson.D{{Key: "types.Bad", Value: bson.D{{Key: "$exists", Value: false}}}}},
 		}).Err())

@@ -60,7 +60,7 @@ func TestG1G2G3AggregatesOfABatchAreCommittedTogether(t *testing.T) {
 		publishTogether(w, rounds(10, 1, 3)...)
 		p := w.StartProjector(counted.watch(s.settings))
 		w.Completed(30)
-		end := endCleanly(w, p)
+		end := p.MustEnd()
 		require.Equal(w, 30, end.Applied)
 		for a := range 10 {
 			name := fmt.Sprint("a", a)
@@ -94,7 +94,7 @@ func TestG1G3G5AGuardThatDoesNotMatchDecidesForNoOther(t *testing.T) {
 				stats := w.Bus.Stats(world.SubscriptionPath)
 				return stats.Completed+stats.DeadLettered == 1
 			})
-			endCleanly(w, first)
+			first.MustEnd()
 			before := w.Bus.Stats(world.SubscriptionPath)
 			w.Pass(time.Minute) // the broker forgets the message ids
 
@@ -105,7 +105,7 @@ func TestG1G3G5AGuardThatDoesNotMatchDecidesForNoOther(t *testing.T) {
 				stats := w.Bus.Stats(world.SubscriptionPath)
 				return stats.Completed+stats.DeadLettered == 6
 			})
-			end := endCleanly(w, second)
+			end := second.MustEnd()
 			require.Equal(w, 4, end.Applied)
 			require.Equal(w, test.duplicates, end.Duplicates)
 			requireRight(w, s, "a", 2)
@@ -134,7 +134,7 @@ func TestG1G3G5ARefusedWriteInABatchParksNoOther(t *testing.T) {
 		p := w.StartProjector(s.settings)
 		w.Completed(4)
 		deadLettered(w, 2)
-		end := endCleanly(w, p)
+		end := p.MustEnd()
 		require.Equal(w, 4, end.Applied)
 		require.Equal(w, []string{"b/2 WriteRefused", "b/3 AggregateParked"}, deadLetters(w))
 		for _, name := range []string{"a", "c", "d"} {
@@ -191,7 +191,7 @@ func TestG1G3TheCommitOfABatchHoldsItsEffects(t *testing.T) {
 		right()
 		second := w.StartProjector(s.settings)
 		w.Completed(4)
-		end := endCleanly(w, second)
+		end := second.MustEnd()
 		require.Equal(w, []int{0, 4}, []int{end.Applied, end.Duplicates})
 		right()
 	})
@@ -240,7 +240,7 @@ func TestG2G3BatchesOfReplicasThatMeetInOneDocumentAddUp(t *testing.T) {
 		}
 		w.Completed(aggregates * events)
 		for _, p := range w.Projectors {
-			end := endCleanly(w, p)
+			end := p.MustEnd()
 			require.Zero(w, end.DeadLettered)
 		}
 		for a := range aggregates {

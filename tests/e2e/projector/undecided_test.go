@@ -113,7 +113,7 @@ func TestG1G5AnUnknownCodeIsRetriedOneByOne(t *testing.T) {
 		publishTogether(w, rounds(3, 1, 3)...)
 		p := w.StartProjector(s.settings)
 		w.Completed(9)
-		endCleanly(w, p)
+		p.MustEnd()
 		for _, name := range []string{"a0", "a1", "a2"} {
 			requireRight(w, s, name, 3)
 		}
@@ -143,7 +143,7 @@ func TestG1G2ATransactionThatIsTooLargeIsSplit(t *testing.T) {
 			publishTogether(w, changes...)
 			p := w.StartProjector(s.settings)
 			decided(w, len(changes))
-			endCleanly(w, p)
+			p.MustEnd()
 			require.Equal(w, test.parked, parked(w, s.guards, "a0").Reason)
 			if test.parked != "" {
 				require.Equal(w, "a0/1 WriteRefused", deadLetters(w)[0])
@@ -172,7 +172,7 @@ func TestG1G2ATransactionThatIsTooSlowIsSplit(t *testing.T) {
 		publish(w, rounds(1, 1, events)...)
 		p := w.StartProjector(s.settings)
 		w.Completed(events)
-		endCleanly(w, p)
+		p.MustEnd()
 		requireRight(w, s, "a0", events)
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
 	})
@@ -188,7 +188,7 @@ func TestG5AUniqueIndexThatIsNotNamedParks(t *testing.T) {
 		w.FailMongo(3, 11000, "update")
 		publish(w, event("a", 2, "T"))
 		deadLettered(w, 1)
-		endCleanly(w, p)
+		p.MustEnd()
 		require.Equal(w, []string{"a/2 WriteRefused"}, deadLetters(w))
 	})
 }

@@ -40,7 +40,7 @@ func ended(f func(w *world.World)) func(w *world.World) {
 			case err := <-p.Done:
 				require.NoError(w, err, "a projector ended, and its error was not expected")
 			default:
-				endCleanly(w, p)
+				p.MustEnd()
 			}
 		}
 	}
@@ -77,14 +77,6 @@ func killedAnywhere(t *testing.T, step, short int, f func(w *world.World, n int)
 func inRealTime(t *testing.T, roundTrip time.Duration, f func(w *world.World)) {
 	t.Helper()
 	world.InRealTime(t, settings(roundTrip), ended(f))
-}
-
-// endCleanly ends a projector, which must not fail, and returns what it counted.
-func endCleanly(w *world.World, p *world.Projector) world.Counters {
-	w.Helper()
-	counted, err := p.End()
-	require.NoError(w, err)
-	return counted
 }
 
 // refusal waits until a projector has ended on its own, and returns its error.
