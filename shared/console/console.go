@@ -67,8 +67,8 @@ type Console struct {
 	view    View
 	history history
 	answers []answer
-	newer   chan struct{} // closed when the next View is there
-	pages   map[string]rendered
+	newer   chan struct{}                       // closed when the next View is there
+	pages   map[string]func() map[string]string // renders the regions of a page, once
 }
 
 // answer is the result of an action.
@@ -81,7 +81,7 @@ type answer struct {
 
 // New returns the console of a home. It shows an empty View until Run has read the first one.
 func New(h Home) *Console {
-	return &Console{home: h, token: rand.Text(), newer: make(chan struct{}), ended: make(chan struct{}), pages: map[string]rendered{}}
+	return &Console{home: h, token: rand.Text(), newer: make(chan struct{}), ended: make(chan struct{}), pages: map[string]func() map[string]string{}}
 }
 
 // Run reads a View each second until ctx ends.

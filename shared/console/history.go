@@ -50,39 +50,30 @@ func (h *history) add(now time.Time, v View) {
 
 // follow records who leads a stream.
 func (h *history) follow(v View, s Stream) {
-	last := -1
-	for i, t := range h.terms {
-		if t.Stream == s.Name {
-			last = i
+	var last *term
+	for i := range h.terms {
+		if h.terms[i].Stream == s.Name {
+			last = &h.terms[i]
 		}
+	}
+	if last != nil && s.Leader != "" && last.Epoch == s.Epoch && last.Leader == s.Leader {
+		last.Seen, last.Current, last.Ended, last.Failover = v.At, true, "", ""
+		return
+	}
+	if last != nil && last.Current {
+		last.end()
 	}
 	if s.Leader == "" {
-		if last >= 0 && h.terms[last].Current {
-			h.end(&h.terms[last], v)
-		}
 		return
 	}
-	if last >= 0 && h.terms[last].Epoch == s.Epoch && h.terms[last].Leader == s.Leader {
-		t := &h.terms[last]
-		t.Seen, t.Current, t.Ended, t.Failover = v.At, true, "", ""
-		return
-	}
-	if last >= 0 {
-		t := &h.terms[last]
-		if t.Current {
-			h.end(t, v)
-		}
-		if t.Failover == "" {
-			t.Failover = "within " + duration(v.At.Sub(t.Seen))
-		}
+	if last != nil && last.Failover == "" {
+		last.Failover = "within " + duration(v.At.Sub(last.Seen))
 	}
 	h.terms = append(h.terms, term{Stream: s.Name, Leader: s.Leader, Epoch: s.Epoch, From: v.At, Seen: v.At, Current: true})
 	h.terms = h.terms[max(0, len(h.terms)-maxTerms):]
 }
 
-func (h *history) end(t *term, _ View) {
-	t.Current, t.Ended = false, "its leader no longer leads"
-}
+func (t *term) end() { t.Current, t.Ended = false, "its leader no longer leads" }
 
 // measured adds to the terms what the run of a local stack has measured.
 func measured(terms []term, r *Run) []term {

@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -31,8 +30,7 @@ const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-a
 func (c *Console) Handler() http.Handler {
 	mux := http.NewServeMux()
 	base := c.home.Base
-	for i := range pages {
-		p := &pages[i]
+	for _, p := range pages {
 		if !p.shown(&c.home) {
 			continue
 		}
@@ -169,12 +167,10 @@ func sameOrigin(r *http.Request) bool {
 
 // back returns a page of the console; anything else leads to the first one.
 func back(path string) string {
-	for _, p := range pages {
-		if p.Path == path {
-			return path
-		}
+	if pageAt(path) == nil {
+		return "/"
 	}
-	return "/"
+	return path
 }
 
 func (c *Console) serveStatus(w http.ResponseWriter, _ *http.Request) {
@@ -203,6 +199,3 @@ func (c *Console) servePage(w http.ResponseWriter, r *http.Request, p *page) {
 	}
 	_, _ = w.Write([]byte(text)) // the reader may have gone
 }
-
-// errBusy is the answer to one stream too many.
-var errBusy = errors.New("too many pages of this console are open; close some")

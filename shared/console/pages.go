@@ -26,7 +26,7 @@ type page struct {
 func always(*Home) bool { return true }
 
 // pages are all pages, in the order of the navigation.
-var pages = []page{
+var pages = []*page{
 	{Path: "/", Name: "Flow", Regions: []string{"run", "flow", "events"}, Fixed: "harm", shown: always},
 	{Path: "/leadership", Name: "Leadership", Regions: []string{"leadership"}, Fixed: "harm-leader", shown: always},
 	{Path: "/parked", Name: "Parked", Regions: []string{"parked"}, Fixed: "harm-poison", shown: always},
@@ -40,9 +40,9 @@ var pages = []page{
 }
 
 func pageAt(path string) *page {
-	for i := range pages {
-		if pages[i].Path == path {
-			return &pages[i]
+	for _, p := range pages {
+		if p.Path == path {
+			return p
 		}
 	}
 	return nil
@@ -78,28 +78,25 @@ type group struct {
 	Aggregates []Parked
 }
 
-// rendered are the regions of a page; once renders them.
-type rendered struct{ get func() map[string]string }
-
 // regions returns the HTML of a page's regions for the present View. All streams of a page share
 // one rendering.
 func (c *Console) regions(ctx context.Context, p *page, aggregate string) map[string]string {
 	key := p.Path + "?" + aggregate
 	c.mu.Lock()
-	r, ok := c.pages[key]
+	render, ok := c.pages[key]
 	if !ok {
-		r = rendered{sync.OnceValue(func() map[string]string {
+		render = sync.OnceValue(func() map[string]string {
 			m, _ := c.model(context.WithoutCancel(ctx), p, aggregate)
 			html := map[string]string{}
 			for _, name := range append([]string{"answers", "problems", "head"}, p.Regions...) {
 				html[name] = m.render(name)
 			}
 			return html
-		})}
-		c.pages[key] = r
+		})
+		c.pages[key] = render
 	}
 	c.mu.Unlock()
-	return r.get()
+	return render()
 }
 
 // page renders the whole page.
@@ -116,10 +113,12 @@ func (m *model) render(name string) string {
 
 // functions returns what the templates of the page call.
 func (m *model) functions() map[string]any {
-	return with(map[string]any{
+	all := maps.Clone(functions)
+	maps.Copy(all, map[string]any{
 		"region": func(name string) markup { return markup(m.render(name)) },
 		"spark":  m.spark, "rate": m.rate, "harm": m.harm, "pace": m.history.pace,
 	})
+	return all
 }
 
 // harm returns the harm of the kinds named, all of them without a name.
@@ -185,9 +184,9 @@ func (c *Console) model(ctx context.Context, p *page, aggregate string) (m *mode
 	m.Terms = measured(m.Terms, m.View.Run)
 	m.Over = m.View.Run != nil && m.View.Run.Verdict != ""
 	slices.Reverse(m.Terms)
-	for i := range pages {
-		if !pages[i].Hidden && pages[i].shown(&c.home) {
-			m.Pages = append(m.Pages, &pages[i])
+	for _, p := range pages {
+		if !p.Hidden && p.shown(&c.home) {
+			m.Pages = append(m.Pages, p)
 		}
 	}
 	var err error

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -21,22 +22,16 @@ const (
 func sparkline(name, unit string, values []float64) markup {
 	span := max(window, len(values))
 	bucket := max(1, int(math.Ceil(float64(span)/points)))
-	most, now := 0.0, math.NaN()
+	most := 0.0
 	var drawn []float64
-	for i := 0; i < len(values); i += bucket {
-		top := -1.0
-		for _, v := range values[i:min(i+bucket, len(values))] {
-			top = max(top, v)
-		}
+	for part := range slices.Chunk(values, bucket) {
+		top := max(-1, slices.Max(part))
 		drawn, most = append(drawn, top), max(most, top)
-	}
-	if len(values) > 0 && values[len(values)-1] >= 0 {
-		now = values[len(values)-1]
 	}
 	minutes := int(math.Ceil(float64(span) / 60))
 	label := fmt.Sprintf("%s, last %d min: no values", name, minutes)
-	if !math.IsNaN(now) {
-		label = fmt.Sprintf("%s, last %d min: now %s%s, at most %s%s", name, minutes, short(now), unit, short(most), unit)
+	if now := len(values) - 1; now >= 0 && values[now] >= 0 {
+		label = fmt.Sprintf("%s, last %d min: now %s%s, at most %s%s", name, minutes, short(values[now]), unit, short(most), unit)
 	}
 	var line strings.Builder
 	step := float64(sparkWidth) / float64(span/bucket)
@@ -67,10 +62,8 @@ func sparkline(name, unit string, values []float64) markup {
 
 // short writes a number as people read it in a line.
 func short(v float64) string {
-	switch {
-	case v >= 10 || v == math.Trunc(v):
+	if v >= 10 || v == math.Trunc(v) {
 		return count(int64(math.Round(v)))
-	default:
-		return fmt.Sprintf("%.1f", v)
 	}
+	return fmt.Sprintf("%.1f", v)
 }

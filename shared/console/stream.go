@@ -27,7 +27,7 @@ func (c *Console) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 	if c.watched.Add(1) > maxStreams {
 		c.watched.Add(-1)
-		http.Error(w, errBusy.Error(), http.StatusServiceUnavailable)
+		http.Error(w, "too many pages of this console are open; close some", http.StatusServiceUnavailable)
 		return
 	}
 	defer c.watched.Add(-1)

@@ -315,10 +315,3 @@ func (r *running) write(value reflect.Value) {
 		panic(fmt.Sprintf("a value of type %s cannot be written", value.Type()))
 	}
 }
-
-// with returns the functions of all templates and further ones.
-func with(more map[string]any) map[string]any {
-	all := maps.Clone(functions)
-	maps.Copy(all, more)
-	return all
-}

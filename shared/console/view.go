@@ -156,8 +156,8 @@ type Parked struct {
 	Position    string    `json:"position"`
 	Applied     string    `json:"applied_position"`
 	Session     string    `json:"session"`
-	Waiting     []Letter  `json:"waiting"`
-	Overtaken   []Letter  `json:"overtaken"`
+	Waiting     []Letter  `json:"waiting,omitempty"`
+	Overtaken   []Letter  `json:"overtaken,omitempty"`
 }
 
 // Letter is an event of a parked aggregate in the dead-letter queue.

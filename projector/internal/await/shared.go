@@ -3,6 +3,7 @@ package await
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -48,11 +49,7 @@ func retire(g *Guards, always bool) {
 	if !g.end(always) {
 		return
 	}
-	for at, known := range shared.all {
-		if known == g {
-			delete(shared.all, at)
-		}
-	}
+	maps.DeleteFunc(shared.all, func(_ place, known *Guards) bool { return known == g })
 }
 
 // Close ends the streams of a client, which is about to be disconnected and on which no call waits

@@ -39,25 +39,10 @@ type letterKey struct {
 // not kept are fetched again.
 const keepBytes = 16 << 20
 
-// deadLetters opens the dead-letter queue.
-func (p *Replayer) deadLetters() (*azservicebus.Receiver, error) {
-	return p.Entity.DeadLetters(p.Client)
-}
-
 func (p *Replayer) closeDeadLetters(ctx context.Context, receiver *azservicebus.Receiver) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.SettleTimeout)
 	defer cancel()
 	_ = receiver.Close(closing) // nothing of it is kept
-}
-
-func (p *Replayer) peek(ctx context.Context, from Peeker, sequence int64) ([]*azservicebus.ReceivedMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*p.SettleTimeout)
-	defer cancel()
-	messages, err := from.PeekMessages(ctx, page, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &sequence})
-	if err != nil {
-		return nil, fmt.Errorf("peek at the dead-letter queue: %w", err)
-	}
-	return messages, nil
 }
 
 // scan calls f with every message, those of one partition in order of sequence numbers, until f
@@ -79,12 +64,6 @@ func (w within) PeekMessages(ctx context.Context, count int, o *azservicebus.Pee
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	return w.Peeker.PeekMessages(ctx, count, o)
-}
-
-// lettersOf returns the dead letters of an aggregate, in the order in which they are to be applied.
-func (p *Replayer) lettersOf(ctx context.Context, from Peeker, aggregate string) ([]Letter, error) {
-	letters, _, err := p.lettersWhere(ctx, from, false, func(other string) bool { return other == aggregate })
-	return letters[aggregate], err
 }
 
 // lettersWhere returns the dead letters of those aggregates that are wanted, each aggregate's in
@@ -263,9 +242,9 @@ func (p *Replayer) contents(ctx context.Context, from Peeker, letters []Letter) 
 	messages := make([]*azservicebus.ReceivedMessage, 0, len(letters))
 	for _, l := range letters {
 		if wanted[l.key] == nil && l.key.aside == "" {
-			found, err := p.peek(ctx, from, l.key.sequence)
+			found, err := within{from, 2 * p.SettleTimeout}.PeekMessages(ctx, page, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &l.key.sequence})
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("peek at the dead-letter queue: %w", err)
 			}
 			for _, m := range found {
 				if m.SequenceNumber == nil {

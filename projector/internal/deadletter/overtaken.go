@@ -132,7 +132,7 @@ func (p *Replayer) GiveUp(ctx context.Context, all []Passed) (removed int, err e
 
 // lookFor is lettersWhere with a receiver of its own.
 func (p *Replayer) lookFor(ctx context.Context, unpack bool, wanted func(aggregate string) bool) (map[string][]Letter, []string, error) {
-	receiver, err := p.deadLetters()
+	receiver, err := p.Entity.DeadLetters(p.Client)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -39,7 +39,7 @@ func (p *Replayer) remove(ctx context.Context, all map[letterKey]bool) (removed 
 	if err != nil || len(wanted) == 0 {
 		return copies, err
 	}
-	receiver, err := p.deadLetters()
+	receiver, err := p.Entity.DeadLetters(p.Client)
 	if err != nil {
 		return 0, err
 	}
@@ -102,7 +102,7 @@ func (p *Replayer) receive(ctx context.Context, receiver *azservicebus.Receiver)
 
 // giveBack unlocks messages. If that fails for one, its lock expires.
 func (p *Replayer) giveBack(ctx context.Context, tokens [][16]byte) {
-	receiver, err := p.deadLetters()
+	receiver, err := p.Entity.DeadLetters(p.Client)
 	if err != nil {
 		return
 	}

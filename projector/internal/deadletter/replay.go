@@ -119,7 +119,7 @@ func (p *Replayer) replayTogether(ctx context.Context, tasks []*task, done func(
 			parked = append(parked, t)
 		}
 	}
-	receiver, err := p.deadLetters()
+	receiver, err := p.Entity.DeadLetters(p.Client)
 	if err != nil {
 		for _, t := range append(parked, others...) {
 			done(t.o, err)

@@ -27,13 +27,8 @@ func (p *Replayer) Show(ctx context.Context, aggregate string) (Details, error) 
 	if err != nil {
 		return s, err
 	}
-	receiver, err := p.deadLetters()
-	if err != nil {
-		return s, err
-	}
-	defer p.closeDeadLetters(ctx, receiver)
-	letters, err := p.lettersOf(ctx, receiver, aggregate)
-	for _, l := range letters {
+	letters, _, err := p.lookFor(ctx, false, func(other string) bool { return other == aggregate })
+	for _, l := range letters[aggregate] {
 		switch p.Applier.DeadLetterState(a.Guard, &l.change, l.Reason) {
 		case apply.Done:
 			s.Applied++

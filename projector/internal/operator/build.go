@@ -141,7 +141,7 @@ func (p *Projector) builder(ctx context.Context, r Request, source verify.Source
 func (p *Projector) attach(ctx context.Context) error {
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
-	if err := p.peek(ctx, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, 1, func([]*azservicebus.ReceivedMessage) {}); err != nil {
+	if err := p.peek(ctx, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, nil); err != nil {
 		return fmt.Errorf("a read model is built beside a subscription of its own, which keeps the events meanwhile: %w", err)
 	}
 	return nil

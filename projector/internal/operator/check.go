@@ -1,8 +1,8 @@
 package operator
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,11 +125,9 @@ func readEvents(path string) (events []projection.Event, err error) {
 			return nil, fmt.Errorf("read events of %s: %w", path, err)
 		}
 	} else {
-		lines := bufio.NewScanner(bytes.NewReader(text))
-		lines.Buffer(nil, len(text)+1)
-		for lines.Scan() {
-			if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
-				all = append(all, bytes.Clone(line))
+		for line := range bytes.Lines(text) {
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				all = append(all, line)
 			}
 		}
 	}
@@ -179,9 +177,7 @@ func readEvent(text []byte) (e projection.Event, err error) {
 	default:
 		return e, fmt.Errorf("the operation %q is not one of insert, update, replace and delete", w.Operation)
 	}
-	if w.Type != "" {
-		e.Type = w.Type
-	}
+	e.Type = cmp.Or(w.Type, e.Type)
 	if w.Version != nil {
 		e.Version = *w.Version
 	}

@@ -45,7 +45,7 @@ func (p *Projector) home(readOnly bool) console.Home {
 			}
 			shown := make([]console.Parked, len(all))
 			for i, a := range all {
-				shown[i] = parkedOf(deadletter.Details{Aggregate: a})
+				shown[i] = viewOf(a)
 			}
 			return shown, nil
 		},
@@ -94,10 +94,8 @@ func (p *Projector) printed(command func(*Projector) error) (string, error) {
 
 func parkedOf(d deadletter.Details) console.Parked {
 	v := viewOf(d.Aggregate)
-	return console.Parked{
-		Aggregate: v.Aggregate, Since: v.Since, Reason: v.Reason, Description: v.Description, MessageID: v.MessageID,
-		Position: v.Position, Applied: v.Applied, Session: v.Session, Waiting: lettersOf(d.Waiting), Overtaken: lettersOf(d.Overtaken),
-	}
+	v.Waiting, v.Overtaken = lettersOf(d.Waiting), lettersOf(d.Overtaken)
+	return v
 }
 
 func lettersOf(letters []deadletter.Letter) []console.Letter {

@@ -37,7 +37,7 @@ const shortLock = 20 * time.Second
 func (p *Projector) examineServiceBus(ctx context.Context, found *checkup.Findings) {
 	const check = "service bus"
 	bounded, cancel := p.bounded(ctx)
-	err := p.peek(bounded, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, 1, func([]*azservicebus.ReceivedMessage) {})
+	err := p.peek(bounded, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, nil)
 	cancel()
 	refusal, _ := errors.AsType[*azservicebus.Error](err)
 	switch {
@@ -74,7 +74,7 @@ func (p *Projector) examineSessions(ctx context.Context, found *checkup.Findings
 	session, err := p.Entity.Accept(bounded, p.Bus, "sluice-doctor-"+bson.NewObjectID().Hex())
 	if err != nil {
 		// A receiver without a session is accepted only if the entity requires none.
-		if p.peek(bounded, nil, 1, func([]*azservicebus.ReceivedMessage) {}) == nil {
+		if p.peek(bounded, nil, nil) == nil {
 			found.Problem(check, "recreate the subscription or queue with sessions required: it can only be set when it is created; "+
 				"drain the old one first", "%q does not require sessions, and without them order is lost", p.Entity.String())
 			return

@@ -15,7 +15,11 @@ func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) 
 	const deliveries, expiry = "deliveries", "expiry"
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
-	d, err := p.delivery(ctx)
+	client, err := p.Administer()
+	var d azure.Delivery
+	if err == nil {
+		d, err = p.Entity.Delivery(ctx, client)
+	}
 	if err != nil {
 		set := fmt.Sprintf("MAX_DELIVERIES is %d", p.MaxDeliveries)
 		if p.Asks {
@@ -42,12 +46,4 @@ func (p *Projector) examineEntity(ctx context.Context, found *checkup.Findings) 
 		return
 	}
 	found.OK(expiry, "messages that have expired are dead-lettered, not dropped")
-}
-
-func (p *Projector) delivery(ctx context.Context) (azure.Delivery, error) {
-	client, err := p.Administer()
-	if err != nil {
-		return azure.Delivery{}, err
-	}
-	return p.Entity.Delivery(ctx, client)
 }

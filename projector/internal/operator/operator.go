@@ -77,8 +77,9 @@ func (p *Projector) bounded(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, timeout)
 }
 
-// peek calls each with messages without taking them. It ends after at most most messages.
-func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOptions, most int, each func([]*azservicebus.ReceivedMessage)) error {
+// peek calls each with messages without taking them, until it returns false. Without each, it peeks
+// at one message.
+func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOptions, each func(*azservicebus.ReceivedMessage) bool) error {
 	receiver, err := p.Entity.Receiver(p.Bus, options)
 	if err != nil {
 		return err
@@ -88,21 +89,13 @@ func (p *Projector) peek(ctx context.Context, options *azservicebus.ReceiverOpti
 		defer cancel()
 		_ = receiver.Close(ctx) // it received nothing to settle
 	}()
-	if most == 1 {
-		messages, err := receiver.PeekMessages(ctx, 1, nil)
-		if err != nil {
+	if each == nil {
+		if _, err := receiver.PeekMessages(ctx, 1, nil); err != nil {
 			return fmt.Errorf("peek at %s: %w", p.Entity, err)
 		}
-		each(messages)
 		return nil
 	}
-	seen := 0
-	err = deadletter.PeekAll(ctx, receiver, func(m *azservicebus.ReceivedMessage) bool {
-		each([]*azservicebus.ReceivedMessage{m})
-		seen++
-		return seen < most
-	})
-	if err != nil {
+	if err := deadletter.PeekAll(ctx, receiver, each); err != nil {
 		return fmt.Errorf("read from %s: %w", p.Entity, err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,6 +14,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/deadletter"
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
@@ -121,22 +123,9 @@ func (p *Projector) replayer(wait time.Duration) *deadletter.Replayer {
 	}
 }
 
-// parkedView is a parked aggregate as --json shows it.
-type parkedView struct {
-	Aggregate   string              `json:"aggregate"`
-	Since       time.Time           `json:"since"`
-	Reason      string              `json:"reason"`
-	Description string              `json:"description"`
-	MessageID   string              `json:"message_id"`
-	Position    string              `json:"position"`
-	Applied     string              `json:"applied_position"`
-	Session     string              `json:"session"`
-	Waiting     []deadletter.Letter `json:"waiting,omitempty"`
-	Overtaken   []deadletter.Letter `json:"overtaken,omitempty"`
-}
-
-func viewOf(a apply.Aggregate) parkedView {
-	return parkedView{
+// viewOf returns a parked aggregate as the console and --json show it.
+func viewOf(a apply.Aggregate) console.Parked {
+	return console.Parked{
 		Aggregate: a.Name, Since: a.Since.UTC(), Reason: a.Reason, Description: a.Description, MessageID: a.MessageID,
 		Position: a.Record.Position, Applied: a.Position, Session: a.Session,
 	}
@@ -148,7 +137,7 @@ func listParked(ctx context.Context, p *Projector, r Request) error {
 		return err
 	}
 	if r.json {
-		views := make([]parkedView, len(all))
+		views := make([]console.Parked, len(all))
 		for i, a := range all {
 			views[i] = viewOf(a)
 		}
@@ -195,8 +184,7 @@ func showParked(ctx context.Context, p *Projector, r Request) error {
 	}
 	view := viewOf(details.Aggregate)
 	if r.json {
-		view.Waiting, view.Overtaken = details.Waiting, details.Overtaken
-		return commandline.WriteJSON(p.Out, view)
+		return commandline.WriteJSON(p.Out, parkedOf(details))
 	}
 	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
@@ -243,12 +231,7 @@ func listLetters(w io.Writer, letters []deadletter.Letter) {
 	}
 }
 
-func known(text string) string {
-	if text == "" {
-		return "unknown"
-	}
-	return terminal.Printable(text)
-}
+func known(text string) string { return terminal.Printable(cmp.Or(text, "unknown")) }
 
 func number(n int64) string {
 	if n == 0 {

@@ -67,9 +67,6 @@ func (p *Projector) repair(ctx context.Context, r Request, source verify.Source,
 	return p.replay(ctx, r, aggregates, nil, nil, repairer.Repair)
 }
 
-// errNoAggregate means that nothing is known of an aggregate.
-var errNoAggregate = errors.New("there is no such aggregate: neither the read model nor the source has anything of it")
-
 // repairable returns why an aggregate cannot be repaired, before it is parked for that.
 func (p *Projector) repairable(ctx context.Context, repairer *build.Repairer, name string, found bool) error {
 	a, err := p.Applier.Parked(ctx, name)
@@ -91,7 +88,7 @@ func (p *Projector) repairable(ctx context.Context, repairer *build.Repairer, na
 	if holds, err := repairer.Holds(ctx, name); err != nil || holds {
 		return err
 	}
-	return errNoAggregate
+	return errors.New("there is no such aggregate: neither the read model nor the source has anything of it")
 }
 
 // repairFound repairs the aggregates of the documents that verify found to differ.

@@ -52,12 +52,15 @@ func (p *Projector) replay(
 	var failures []error
 	outcomes := slices.Clone(left)
 	shown := replayed{Aggregates: []replayedAggregate{}}
-	for _, o := range left {
+	show := func(o deadletter.Outcome) {
 		entry := replayedOf(o)
 		shown.Aggregates = append(shown.Aggregates, entry)
-		if !r.json {
+		if !r.json { // at once: the next one may take long
 			entry.print(p.Out, replayer)
 		}
+	}
+	for _, o := range left {
+		show(o)
 	}
 	count := 0
 	what := "replay"
@@ -78,11 +81,7 @@ func (p *Projector) replay(
 				"`%s parked list` shows those that are parked", terminal.Printable(o.Aggregate), p.Program))
 			return
 		}
-		entry := replayedOf(o)
-		shown.Aggregates = append(shown.Aggregates, entry)
-		if !r.json { // at once: the next one may take long
-			entry.print(p.Out, replayer)
-		}
+		show(o)
 		if o.Stuck != nil {
 			failures = append(failures, commandline.ErrFound)
 		}

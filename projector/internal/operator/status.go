@@ -80,12 +80,9 @@ func (p *Projector) readModel(ctx context.Context, s *Status) error {
 		s.ParkedNote, s.NewestNote = "MongoDB does not answer", "MongoDB does not answer"
 		return err
 	}
-	parked, err := p.Applier.Count(ctx)
-	if err != nil {
-		s.ParkedNote = "it could not be counted in " + p.Applier.GuardCollection()
+	if err := p.countParked(ctx, s); err != nil {
 		return err
 	}
-	s.Parked = &parked
 	if err := p.version(ctx, s); err != nil {
 		return err
 	}
@@ -157,17 +154,15 @@ func (p *Projector) deadLettered(ctx context.Context, s *Status) error {
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
 	found, n := make(map[string]int64), 0
-	err := p.peek(ctx, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, mostPeeked,
-		func(messages []*azservicebus.ReceivedMessage) {
-			n += len(messages)
-			for _, m := range messages {
-				reason := "without a reason"
-				if m.DeadLetterReason != nil && *m.DeadLetterReason != "" {
-					reason = *m.DeadLetterReason
-				}
-				found[reason]++
-			}
-		})
+	err := p.peek(ctx, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, func(m *azservicebus.ReceivedMessage) bool {
+		reason := "without a reason"
+		if m.DeadLetterReason != nil && *m.DeadLetterReason != "" {
+			reason = *m.DeadLetterReason
+		}
+		found[reason]++
+		n++
+		return n < mostPeeked
+	})
 	if err != nil {
 		s.DeadLetteredNote = "the dead-letter queue cannot be read"
 		return err

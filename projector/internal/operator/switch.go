@@ -56,8 +56,6 @@ type switched struct {
 	Projection string      `json:"projection"`
 	Version    int         `json:"version"`
 	Views      []shownView `json:"views"`
-
-	program string
 }
 
 type shownView struct {
@@ -82,7 +80,7 @@ func switchVersion(ctx context.Context, p *Projector, r Request) error {
 	if err := p.canBeShown(ctx, database, r); err != nil {
 		return err
 	}
-	answer := switched{Projection: r.name, Version: r.version, program: p.Program}
+	answer := switched{Projection: r.name, Version: r.version}
 	for _, v := range all {
 		if err := build.Show(ctx, database, v); err != nil {
 			return err

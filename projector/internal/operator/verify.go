@@ -63,8 +63,7 @@ func verifyCommand() Command {
 func (p *Projector) compare(ctx context.Context, r Request, source verify.Source) (verify.Report, error) {
 	v := verify.Verifier{
 		Program: p.Program, Projection: p.Projection, Source: source,
-		ReadModel: p.Database.Client().Database(p.Database.Name(), options.Database().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())),
-		Guards:    p.Applier.Guards, Parked: p.Applier.List,
+		ReadModel: p.majority(), Guards: p.Applier.Guards, Parked: p.Applier.List,
 		Sample: r.sample, Wait: r.wait, PerPass: r.inMemory, Progress: p.Progress.Set,
 	}
 	return v.Verify(ctx)
