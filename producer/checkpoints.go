@@ -134,27 +134,18 @@ func (s *storeSet) close(ctx context.Context) {
 	}
 }
 
-// checkpointOf returns the checkpoint of a stream and the function that closes its connections.
-// credential is called only if the settings have no connection string.
-func checkpointOf(c Config, credential func() (azcore.TokenCredential, error), opts Options) (*checkpoint.Checkpoint, func(context.Context), error) {
+// checkpoint returns the checkpoint of a stream, in any store. Blob storage has a client of its own.
+func (s *storeSet) checkpoint(c Config, credential azcore.TokenCredential, opts Options) (*checkpoint.Checkpoint, error) {
 	if !c.checkpointsInBlob() {
-		var stores storeSet
-		all, err := stores.checkpoints(c, opts)
+		all, err := s.checkpoints(c, opts)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return all.open(c.Stream), stores.close, nil
+		return all.open(c.Stream), nil
 	}
-	var identity azcore.TokenCredential
-	if c.Blob.ConnectionString == "" {
-		var err error
-		if identity, err = credential(); err != nil {
-			return nil, nil, err
-		}
-	}
-	client, err := c.Blob.Client(identity, blobOptionsWithoutRetries(opts.Blob))
+	client, err := c.Blob.Client(credential, blobOptionsWithoutRetries(opts.Blob))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return blobCheckpoints(client, c.CheckpointContainer).open(c.Stream), func(context.Context) {}, nil
+	return blobCheckpoints(client, c.CheckpointContainer).open(c.Stream), nil
 }

@@ -150,24 +150,7 @@ func (s *clientSet) inStore(cfg Config, store string, credential azcore.TokenCre
 	if err := p.Problems(); err != nil {
 		return nil, err
 	}
-	if !cfg.checkpointsInBlob() {
-		all, err := s.stores.checkpoints(cfg, opts)
-		if err != nil {
-			return nil, err
-		}
-		return all.open(cfg.Stream), nil
-	}
-	if credential == nil && cfg.Blob.ConnectionString == "" {
-		var err error
-		if credential, err = azure.Credential(); err != nil {
-			return nil, err
-		}
-	}
-	client, err := cfg.Blob.Client(credential, blobOptionsWithoutRetries(opts.Blob))
-	if err != nil {
-		return nil, err
-	}
-	return blobCheckpoints(client, cfg.CheckpointContainer).open(cfg.Stream), nil
+	return s.stores.checkpoint(cfg, credential, opts)
 }
 
 // openMongo returns the client of a URI, and what is seen of its servers. Errors: a [*net.DNSError]
@@ -195,10 +178,7 @@ func (s *clientSet) openMongo(uri string, opts Options) (*mongo.Client, *mongodb
 // blobOptionsWithoutRetries disables the SDK's own retries. The election retries requests itself,
 // and a conditional write that the SDK retries because its response was lost would be refused.
 func blobOptionsWithoutRetries(given *azblob.ClientOptions) *azblob.ClientOptions {
-	var o azblob.ClientOptions
-	if given != nil {
-		o = *given
-	}
+	o := *cmp.Or(given, &azblob.ClientOptions{})
 	o.Retry.MaxRetries = -1
 	return &o
 }
@@ -206,10 +186,7 @@ func blobOptionsWithoutRetries(given *azblob.ClientOptions) *azblob.ClientOption
 // serviceBusOptionsWithoutRetries disables the SDK's own retries: an operator's command reports the
 // first failure.
 func serviceBusOptionsWithoutRetries(given *azservicebus.ClientOptions) *azservicebus.ClientOptions {
-	var o azservicebus.ClientOptions
-	if given != nil {
-		o = *given
-	}
+	o := *cmp.Or(given, &azservicebus.ClientOptions{})
 	o.RetryOptions.MaxRetries = -1
 	return &o
 }

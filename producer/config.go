@@ -2,6 +2,7 @@ package producer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -339,11 +340,7 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 	if err != nil {
 		return nil, err
 	}
-	instance := opts.Instance
-	if instance == "" {
-		instance = telemetry.Instance()
-	}
-	stream := &operator.Stream{
+	return &operator.Stream{
 		Name:       c.Stream,
 		Open:       clients.checkpoints.open,
 		OtherStore: clients.checkpoints.other,
@@ -357,16 +354,10 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 			},
 		},
 		Checks: operator.Checks{
-			Store: clients.checkpoints.check,
+			Store:  clients.checkpoints.check,
+			Claims: clients.bodies,
 			Dial: func() (*azservicebus.Client, error) {
-				credential := opts.Credential
-				if credential == nil && c.ServiceBus.ConnectionString == "" {
-					var err error
-					if credential, err = azure.Credential(); err != nil {
-						return nil, err
-					}
-				}
-				return c.ServiceBus.Client(credential, serviceBusOptionsWithoutRetries(opts.ServiceBus))
+				return c.ServiceBus.Client(opts.Credential, serviceBusOptionsWithoutRetries(opts.ServiceBus))
 			},
 			LocalAuth: c.ServiceBus.ConnectionString != "",
 			Times:     leader.Times{Heartbeat: c.HeartbeatInterval, Fence: c.FenceAfter, Takeover: c.TakeoverAfter, Poll: c.StandbyPoll},
@@ -376,7 +367,7 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 			},
 			UnstableFilter: reader.UnstableFilter(),
 		},
-		Operator:      "operator@" + strings.TrimSpace(instance),
+		Operator:      "operator@" + strings.TrimSpace(cmp.Or(opts.Instance, telemetry.Instance())),
 		LeaseDuration: c.LeaseDuration,
 		FullDocument:  fullDocument(c.FullDocument),
 		BeforeChange:  fullDocument(c.BeforeChange),
@@ -393,7 +384,5 @@ func (c *Config) operatorStream(clients *clients, opts Options) (*operator.Strea
 			return reader.CheckAggregates()
 		},
 		Cluster: func(ctx context.Context) string { return clusterIdentity(ctx, clients.collection.Database().Client()) },
-	}
-	stream.Checks.Claims = clients.bodies
-	return stream, nil
+	}, nil
 }

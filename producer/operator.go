@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
 	"github.com/sluice-cdc/sluice/producer/internal/operator"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
@@ -49,13 +47,7 @@ func Execute(ctx context.Context, args []string, load func() ([]Config, error), 
 
 // command runs one command other than run, with the clients of a producer that does not run.
 func command(ctx context.Context, c operator.Command, r operator.Request, cfg Config, opts Options, out io.Writer, progress *terminal.Progress) error {
-	given := opts.Mongo
-	opts.Mongo = func(m *options.ClientOptions) {
-		mongodb.Interactive(m)
-		if given != nil {
-			given(m)
-		}
-	}
+	opts.Mongo = mongodb.Interactive(opts.Mongo)
 	shared, err := openClients(ctx, []Config{cfg}, opts)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -73,21 +74,14 @@ func Run(ctx context.Context, cfg Config, opts Options, others ...Config) error 
 
 // runStreams is [Run] with the configurations in one slice.
 func runStreams(ctx context.Context, cfgs []Config, opts Options) error {
-	log := opts.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	instance := opts.Instance
-	if instance == "" {
-		instance = telemetry.Instance()
-	}
+	log := cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	shared, err := openClients(ctx, cfgs, opts)
 	if err != nil {
 		return err
 	}
 	defer shared.close(ctx)
 	registry, metricsHandler := telemetry.Registry()
-	p := &process{instance: instance, reportLease: opts.reportLease}
+	p := &process{instance: cmp.Or(opts.Instance, telemetry.Instance()), reportLease: opts.reportLease}
 	for i, cfg := range cfgs {
 		p.addStream(cfg, shared.streams[i], registry, opts.Tracer, log)
 	}
@@ -116,8 +110,6 @@ func runStreams(ctx context.Context, cfgs []Config, opts Options) error {
 			telemetry.ReportStatus(serving, s.log, cfgs[0].StatusInterval, func() any { return s.status() })
 			return nil
 		})
-	}
-	for _, s := range p.streams {
 		g.Go(func() error {
 			s.reachServiceBus(running)
 			return nil

@@ -150,17 +150,9 @@ func (p *replica) registerMetrics(r prometheus.Registerer) {
 	gauge := func(name, help string, value func() float64) {
 		registered.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
-	gauge("sluice_producer_leading", "1 while this replica leads the stream, else 0.", func() float64 {
-		if p.active.Load() != nil {
-			return 1
-		}
-		return 0
-	})
+	gauge("sluice_producer_leading", "1 while this replica leads the stream, else 0.", func() float64 { return oneIf(p.active.Load() != nil) })
 	gauge("sluice_producer_failed", "1 while the stream is stopped by an error and waits to be retried, else 0.", func() float64 {
-		if p.failure.Load() != nil {
-			return 1
-		}
-		return 0
+		return oneIf(p.failure.Load() != nil)
 	})
 	gauge("sluice_producer_epoch", "The epoch of the leadership, as this replica last saw it.", func() float64 {
 		return float64(p.election.State().Epoch)
@@ -207,6 +199,13 @@ func (p *replica) registerMetrics(r prometheus.Registerer) {
 	})
 }
 
+func oneIf(condition bool) float64 {
+	if condition {
+		return 1
+	}
+	return 0
+}
+
 // registerSnapshotMetrics registers what is computed from the snapshot's progress; snapshot returns
 // nil without one.
 func registerSnapshotMetrics(gauge func(name, help string, value func() float64), snapshot func() *operator.SnapshotStatus) {
@@ -224,12 +223,8 @@ func registerSnapshotMetrics(gauge func(name, help string, value func() float64)
 		}
 		return float64(*seconds)
 	}
-	gauge("sluice_producer_snapshot_paused", "1 while a snapshot is paused, else 0.", of(0, func(s *operator.SnapshotStatus) float64 {
-		if s.Paused {
-			return 1
-		}
-		return 0
-	}))
+	gauge("sluice_producer_snapshot_paused", "1 while a snapshot is paused, else 0.",
+		of(0, func(s *operator.SnapshotStatus) float64 { return oneIf(s.Paused) }))
 	gauge("sluice_producer_snapshot_documents_per_second", "Documents of a snapshot published per second since it began or was last resumed; 0 without one.",
 		of(0, func(s *operator.SnapshotStatus) float64 { return s.PerSecond }))
 	gauge("sluice_producer_snapshot_remaining_seconds", "Time that the rest of a snapshot takes at this rate. NaN while unknown, and without one.",

@@ -77,11 +77,19 @@ func releaseAll(ctx context.Context, cfgs []Config, held map[string]string, ende
 // release releases a lease whose holder has died. credential is called only if the settings have no
 // connection string.
 func (c *Config) release(ctx context.Context, lease string, credential func() (azcore.TokenCredential, error), opts Options) error {
-	point, closeStore, err := checkpointOf(*c, credential, opts)
+	var identity azcore.TokenCredential
+	if c.checkpointsInBlob() && c.Blob.ConnectionString == "" {
+		var err error
+		if identity, err = credential(); err != nil {
+			return err
+		}
+	}
+	var stores storeSet
+	defer stores.close(context.WithoutCancel(ctx))
+	point, err := stores.checkpoint(*c, identity, opts)
 	if err != nil {
 		return err
 	}
-	defer closeStore(context.WithoutCancel(ctx))
 	backoff := retry.Backoff{Initial: 50 * time.Millisecond, Max: time.Second}
 	for {
 		err := point.Release(ctx, lease)

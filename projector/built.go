@@ -21,9 +21,6 @@ const (
 	remindOfBuild = 5 * time.Minute
 )
 
-// errNotBuilt is a version whose events must not be applied yet.
-var errNotBuilt = errors.New("waiting for the build of the read model: run the command build")
-
 // awaitBuild waits until the read model's build has ended, if it has one or needs one, and learns
 // through which position each aggregate was built. It reports false if ctx ends first. Errors: a
 // [settings.Problems] if a collection has a collation.

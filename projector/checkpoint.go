@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -56,16 +55,7 @@ func (c *Config) checkpointInBlob(ctx context.Context, name string, o Options) (
 		return nil, "", settings.Problems{errors.New("BLOB_ACCOUNT_URL: is required for this command, with BLOB_CONTAINER and STREAM_NAME as the producer has " +
 			"them, or CHECKPOINT_STORE=mongodb: a build reads from the producer's checkpoint which stream goes on behind it")}
 	}
-	var blobOptions azblob.ClientOptions
-	if o.Blob != nil {
-		blobOptions = *o.Blob
-	}
-	if o.Credential == nil && c.AccountURL != "" {
-		if o.Credential, err = azure.Credential(); err != nil {
-			return nil, "", err
-		}
-	}
-	client, err := c.Blob.Client(o.Credential, &blobOptions)
+	client, err := c.Blob.Client(o.Credential, o.Blob)
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -65,15 +66,9 @@ type service struct {
 
 // open opens the clients; nothing is connected yet.
 func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	if opts.Instance == "" {
-		opts.Instance = telemetry.Instance()
-	}
-	if opts.Projections == nil {
-		opts.Projections = projection.Builtin()
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	opts.Instance = cmp.Or(opts.Instance, telemetry.Instance())
+	opts.Projections = cmp.Or(opts.Projections, projection.Builtin())
 	chosen, err := choose(cfg, opts.Projections, opts.remote)
 	if err != nil {
 		return nil, err
@@ -139,10 +134,7 @@ func (s *service) openMongo(opts Options) (err error) {
 }
 
 func (s *service) openServiceBus(opts Options) (err error) {
-	busOptions := azservicebus.ClientOptions{}
-	if opts.ServiceBus != nil {
-		busOptions = *opts.ServiceBus
-	}
+	busOptions := *cmp.Or(opts.ServiceBus, &azservicebus.ClientOptions{})
 	if busOptions.RetryOptions == (azservicebus.RetryOptions{}) {
 		// Failures are retried here, with a new session; the SDK's own retries would only hide
 		// them, and take long.
@@ -163,10 +155,7 @@ func openBodies(cfg Config, opts Options) (pipeline.Bodies, error) {
 	if cfg.Blob == (azure.Blob{}) {
 		return nil, nil
 	}
-	var o azblob.ClientOptions
-	if opts.Blob != nil {
-		o = *opts.Blob
-	}
+	o := *cmp.Or(opts.Blob, &azblob.ClientOptions{})
 	o.Retry.MaxRetries = -1 // the pipeline retries at its own times
 	client, err := cfg.Blob.Client(opts.Credential, &o)
 	if err != nil {

@@ -1,11 +1,10 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"slices"
-
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/operator"
@@ -48,13 +47,7 @@ func Execute(ctx context.Context, args []string, load func() (Config, error), o 
 
 // command does one command other than run, with the clients of a projector that does not run.
 func command(ctx context.Context, c operator.Command, r operator.Request, cfg Config, o Options, out io.Writer, progress *terminal.Progress) error {
-	given := o.Mongo
-	o.Mongo = func(m *options.ClientOptions) {
-		mongodb.Interactive(m)
-		if given != nil {
-			given(m)
-		}
-	}
+	o.Mongo = mongodb.Interactive(o.Mongo)
 	cfg.Connections = 1
 	if cfg.ProjectionURL != "" {
 		var err error
@@ -91,15 +84,12 @@ func configCommand(o Options) operator.Command {
 		if err != nil {
 			return err
 		}
-		registry := o.Projections
-		if registry == nil {
-			registry = projection.Builtin()
-		}
+
 		if config.ProjectionURL != "" { // only its program knows the projection
 			_, err = config.validateProgram()
 			return err
 		}
-		_, err = choose(config, registry, nil)
+		_, err = choose(config, cmp.Or(o.Projections, projection.Builtin()), nil)
 		return err
 	})
 }

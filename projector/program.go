@@ -29,8 +29,6 @@ import (
 // readTimeout bounds one attempt to read a declaration.
 const readTimeout = 3 * time.Second
 
-var errNoProgram = errors.New("waiting for the projection's program at PROJECTION_URL")
-
 // newProgram returns a client of the projection's program.
 func newProgram(cfg Config, o Options) *remote.Client {
 	return remote.New(remote.Options{URL: cfg.ProjectionURL, Timeout: cfg.ProjectionTimeout, Dial: o.ProjectionDial, Logger: o.Logger})
@@ -44,9 +42,7 @@ func awaitProgram(ctx context.Context, cfg Config, o Options) (*remote.Client, e
 	if err != nil {
 		return nil, err
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	client := newProgram(cfg, o)
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -54,7 +50,7 @@ func awaitProgram(ctx context.Context, cfg Config, o Options) (*remote.Client, e
 	var unserved error
 	if cfg.HTTPAddr != "" {
 		probes := newStatus(cmp.Or(o.Instance, telemetry.Instance()), name).probes()
-		probes.Ready = func() error { return errNoProgram }
+		probes.Ready = func() error { return errors.New("waiting for the projection's program at PROJECTION_URL") }
 		serving.Go(func() {
 			unserved = health.Serve(waiting, cfg.HTTPAddr, probes, o.Logger)
 			stop()

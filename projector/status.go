@@ -95,7 +95,7 @@ func (s *status) ready() error {
 	case !s.busReady.Load():
 		return errors.New("not yet connected to Service Bus")
 	case s.unbuilt.Load():
-		return errNotBuilt
+		return errors.New("waiting for the build of the read model: run the command build")
 	}
 	for _, ready := range []func() error{s.readable, s.programReady} {
 		if ready == nil {

@@ -67,11 +67,9 @@ func (s ServiceBus) Administer(credential azcore.TokenCredential, at string, web
 	if s.ConnectionString != "" {
 		return admin.NewClientFromConnectionString(s.ConnectionString, o)
 	}
-	if credential == nil {
-		var err error
-		if credential, err = Credential(); err != nil {
-			return nil, err
-		}
+	credential, err := orIdentity(credential)
+	if err != nil {
+		return nil, err
 	}
 	return admin.NewClient(s.Namespace, credential, o)
 }

@@ -48,13 +48,16 @@ func (s ServiceBus) Validate() error {
 }
 
 // Client opens a client with one AMQP connection, which is made at the first use. The credential is
-// used only if a namespace is configured; options may be nil.
+// used only if a namespace is configured; nil takes [Credential]. options may be nil.
 func (s ServiceBus) Client(credential azcore.TokenCredential, options *azservicebus.ClientOptions) (*azservicebus.Client, error) {
 	var client *azservicebus.Client
 	var err error
 	if s.ConnectionString != "" {
 		client, err = azservicebus.NewClientFromConnectionString(s.ConnectionString, options)
 	} else {
+		if credential, err = orIdentity(credential); err != nil {
+			return nil, err
+		}
 		client, err = azservicebus.NewClient(s.Namespace, credential, options)
 	}
 	if err != nil {
@@ -109,13 +112,16 @@ func signed(connectionString string) bool {
 }
 
 // Client opens a client; nothing is sent before its first use. The credential is used only if an
-// account URL is configured; options may be nil.
+// account URL is configured; nil takes [Credential]. options may be nil.
 func (b Blob) Client(credential azcore.TokenCredential, options *azblob.ClientOptions) (*azblob.Client, error) {
 	var client *azblob.Client
 	var err error
 	if b.ConnectionString != "" {
 		client, err = azblob.NewClientFromConnectionString(b.ConnectionString, options)
 	} else {
+		if credential, err = orIdentity(credential); err != nil {
+			return nil, err
+		}
 		client, err = azblob.NewClient(b.AccountURL, credential, options)
 	}
 	if err != nil {
@@ -133,6 +139,14 @@ func Credential() (azcore.TokenCredential, error) {
 		return nil, fmt.Errorf("find an Azure identity: %w", err)
 	}
 	return credential, nil
+}
+
+// orIdentity returns the credential or, if it is nil, the workload's identity.
+func orIdentity(credential azcore.TokenCredential) (azcore.TokenCredential, error) {
+	if credential != nil {
+		return credential, nil
+	}
+	return Credential()
 }
 
 func exactlyOne(nameA, a, nameB, b string) error {

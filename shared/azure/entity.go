@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,20 +31,10 @@ func (e Entity) Validate() error {
 }
 
 // String is the entity for people: QUEUE, or TOPIC/SUBSCRIPTION.
-func (e Entity) String() string {
-	if e.Queue != "" {
-		return e.Queue
-	}
-	return e.Topic + "/" + e.Subscription
-}
+func (e Entity) String() string { return cmp.Or(e.Queue, e.Topic+"/"+e.Subscription) }
 
 // Path is the entity's address in the namespace.
-func (e Entity) Path() string {
-	if e.Queue != "" {
-		return e.Queue
-	}
-	return e.Topic + "/Subscriptions/" + e.Subscription
-}
+func (e Entity) Path() string { return cmp.Or(e.Queue, e.Topic+"/Subscriptions/"+e.Subscription) }
 
 // DeadLetters is the last part of the path of a dead-letter queue.
 const DeadLetters = "/$DeadLetterQueue"

@@ -9,15 +9,21 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Interactive configures the client of a command for which a person waits. The client polls for a
-// server twice a second and gives up after five seconds.
+// Interactive returns what configures the client of a command for which a person waits, and then
+// calls adjust, which may be nil. The client polls for a server twice a second and gives up after
+// five seconds.
 //
 // It must poll. By default the driver waits until the server pushes changes, which may take ten
 // seconds, and it can miss one: an operation that finds no server reads the topology and only then
 // subscribes to it, so that a change in between does not reach it (mongo-driver v2.9.3,
 // topology.Topology.Subscribe). The command would fail although MongoDB had answered.
-func Interactive(o *options.ClientOptions) {
-	o.SetServerSelectionTimeout(5 * time.Second).SetServerMonitoringMode(options.ServerMonitoringModePoll)
+func Interactive(adjust func(*options.ClientOptions)) func(*options.ClientOptions) {
+	return func(o *options.ClientOptions) {
+		o.SetServerSelectionTimeout(5 * time.Second).SetServerMonitoringMode(options.ServerMonitoringModePoll)
+		if adjust != nil {
+			adjust(o)
+		}
+	}
 }
 
 // Disconnect closes a client that is no longer used, even if ctx has ended. Connections that still

@@ -70,6 +70,14 @@ func reapplyFlag(f *flag.FlagSet, r *Request) {
 	f.BoolVar(&r.change.Reapply, "reapply", false, "publish again what was published with former settings: read models that have it apply it a second time")
 }
 
+// parseTime parses the time of --to.
+func (r *Request) parseTime() (err error) {
+	if r.instant, err = time.Parse(time.RFC3339, r.to); err != nil {
+		return fmt.Errorf("needs --to with a time of RFC 3339, such as 2026-01-31T15:04:05Z (it is %q)", r.to)
+	}
+	return nil
+}
+
 func statusCommand() Command {
 	return Command{
 		Name: "status", Summary: "leader, epoch, position, lag and last failure, from Blob storage and MongoDB alone; exits with 1 if there is no leader, or the stream is stopped or has no position yet",
@@ -118,12 +126,7 @@ func tokenCommands() []Command {
 				reapplyFlag(f, r)
 				f.StringVar(&r.to, "to", "", "the `TIME`, in RFC 3339")
 			},
-			Check: func(_ string, r *Request) (err error) {
-				if r.instant, err = time.Parse(time.RFC3339, r.to); err != nil {
-					return fmt.Errorf("needs --to with a time of RFC 3339, such as 2026-01-31T15:04:05Z (it is %q)", r.to)
-				}
-				return nil
-			},
+			Check: func(_ string, r *Request) error { return r.parseTime() },
 			Do: func(ctx context.Context, s *Stream, r Request) error {
 				return s.TokenRewind(ctx, r.instant, r.change)
 			},
@@ -167,7 +170,7 @@ func tokenCommands() []Command {
 				f.BoolVar(&r.applied, "applied", false, "confirm that everything published before the copy is applied, or still waits in Service Bus")
 				reapplyFlag(f, r)
 			},
-			Check: func(operand string, r *Request) (err error) {
+			Check: func(operand string, r *Request) error {
 				r.token = operand
 				switch {
 				case r.container == "" && (operand != "" || r.to == ""):
@@ -177,10 +180,7 @@ func tokenCommands() []Command {
 				case r.applied:
 					return errors.New("--to and --applied exclude each other")
 				}
-				if r.instant, err = time.Parse(time.RFC3339, r.to); err != nil {
-					return fmt.Errorf("needs --to with a time of RFC 3339, such as 2026-01-31T15:04:05Z (it is %q)", r.to)
-				}
-				return nil
+				return r.parseTime()
 			},
 			Do: func(ctx context.Context, s *Stream, r Request) error {
 				return s.TokenRestore(ctx, RestoreOptions{Container: r.container, Copy: r.token, To: r.instant, Applied: r.applied, Reapply: r.change.Reapply})

@@ -143,10 +143,7 @@ func (s *doctor) examineHistory(ctx context.Context, e *checkup.Findings) {
 		}
 		return // an unreadable checkpoint has been reported
 	}
-	_, err = s.resumable(ctx, snapshot.Record.Progress.ResumeToken)
-	if err == nil {
-		err = s.stillInOplog(ctx, snapshot.Record.Progress.ResumeToken)
-	}
+	_, err = s.continuable(ctx, snapshot.Record.Progress.ResumeToken)
 	pastIt, large := changes.TooLargeRemedy(err)
 	switch {
 	case errors.Is(err, errHistoryGone), mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.InvalidResumeToken):

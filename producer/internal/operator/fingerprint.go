@@ -9,13 +9,6 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 )
 
-// markAccepted records that other settings apply after the position of a record.
-func markAccepted(r *checkpoint.Record) {
-	if !changes.Counted(r.Progress.Position) { // nothing is published again if positions are counted
-		r.AcceptedAt = max(r.AcceptedAt, r.Progress.Position)
-	}
-}
-
 // AcceptFingerprint records in the checkpoint that from now on the stream is published with the
 // present settings, which assign other aggregates or versions than before. drained is the
 // operator's confirmation that no message of the old settings is left anywhere. Errors:
@@ -47,7 +40,9 @@ func (s *Stream) AcceptFingerprint(ctx context.Context, drained bool) error {
 	// notices.
 	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) error {
 		r.Fingerprint = to
-		markAccepted(r)
+		if !changes.Counted(r.Progress.Position) { // nothing is published again if positions are counted
+			r.AcceptedAt = max(r.AcceptedAt, r.Progress.Position)
+		}
 		return nil
 	})
 	if err != nil {

@@ -11,6 +11,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,11 +114,7 @@ type Checks struct {
 func (s *Stream) checkpoint() *checkpoint.Checkpoint { return s.Open(s.Name) }
 
 func (s *Stream) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	timeout := s.Timeout
-	if timeout == 0 {
-		timeout = 10 * time.Second
-	}
-	return context.WithTimeout(ctx, timeout)
+	return context.WithTimeout(ctx, cmp.Or(s.Timeout, 10*time.Second))
 }
 
 // read reads the record. The error for a missing record includes what to do.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,9 @@ func (s *Stream) TokenRestore(ctx context.Context, from RestoreOptions) error {
 	}
 	copied := record.Progress.Backfill
 	if from.To.IsZero() {
-		err = s.checkResumable(ctx, record.Progress.ResumeToken)
+		if _, err = s.continuable(ctx, record.Progress.ResumeToken); err != nil {
+			err = fmt.Errorf("%w: MongoDB cannot continue from the copy's token: %w", ErrRefused, err)
+		}
 	} else {
 		record.Progress, err = s.progressBefore(ctx, record.Progress, from.To)
 	}
@@ -86,10 +89,7 @@ func (s *Stream) TokenRestore(ctx context.Context, from RestoreOptions) error {
 	if err != nil {
 		return err
 	}
-	if name == "" {
-		name = "the present settings"
-	}
-	return s.print(done, "stream %q: the checkpoint is recreated from %s, at %s, epoch %d\n%s", s.Name, name, done.To, record.Epoch,
+	return s.print(done, "stream %q: the checkpoint is recreated from %s, at %s, epoch %d\n%s", s.Name, cmp.Or(name, "the present settings"), done.To, record.Epoch,
 		"The next leader publishes every change after this point again. Read models that have them recognise them by position and apply\n"+
 			"nothing twice. Every other subscriber sees them again: it recognises them by cloudEvents_id or position.")
 }
@@ -122,18 +122,6 @@ func (s *Stream) copyToRestore(ctx context.Context, from RestoreOptions) (r chec
 		return r, "", fmt.Errorf("%w: the copy %s holds no resume token: nothing had been read", ErrRefused, name)
 	}
 	return r, from.Container + "/" + name, err
-}
-
-// checkResumable checks whether MongoDB can continue from a token.
-func (s *Stream) checkResumable(ctx context.Context, token bson.Raw) error {
-	_, err := s.resumable(ctx, token)
-	if err == nil {
-		err = s.stillInOplog(ctx, token)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: MongoDB cannot continue from the copy's token: %w", ErrRefused, err)
-	}
-	return nil
 }
 
 // progressBefore returns the progress at a time before the copy's, if it has one.

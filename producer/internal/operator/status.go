@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,7 +159,7 @@ func (st Status) Print(out io.Writer) {
 	if changes.Counted(st.Position) {
 		line("position", st.Position+" (counted: the resume tokens cannot be sorted)")
 	} else {
-		line("position", orNone(st.Position))
+		line("position", cmp.Or(st.Position, "none yet"))
 	}
 	line("position time", st.PositionTime)
 	line("published", fmt.Sprintf("%d events", st.Published))
@@ -203,13 +204,6 @@ func leaderText(leader, lease string) string {
 		return leader
 	}
 	return "none (the last was " + leader + ")"
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none yet"
-	}
-	return s
 }
 
 func secondsText(n *int64, note, meaning string) string {

@@ -146,10 +146,7 @@ func (s *Stream) TokenSet(ctx context.Context, token string, change Change) erro
 		}
 		to.Translated = changes.Translated(to.Position, envelope.TokenText(raw))
 	}
-	if to.AfterInvalidate, err = s.resumable(ctx, raw); err == nil {
-		err = s.stillInOplog(ctx, raw)
-	}
-	if err != nil {
+	if to.AfterInvalidate, err = s.continuable(ctx, raw); err != nil {
 		return fmt.Errorf("%w: MongoDB cannot continue from this token: %w", ErrRefused, err)
 	}
 	return s.move(ctx, to, change)
@@ -237,7 +234,15 @@ func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, erro
 	return token, nil
 }
 
-// resumable checks whether the deployment can continue from a token, the way the reader would.
+// continuable checks whether the deployment can continue from a token without a gap.
+func (s *Stream) continuable(ctx context.Context, token bson.Raw) (afterInvalidate bool, err error) {
+	if afterInvalidate, err = s.resumable(ctx, token); err == nil {
+		err = s.stillInOplog(ctx, token)
+	}
+	return afterInvalidate, err
+}
+
+// resumable checks whether the deployment accepts a token, the way the reader would use it.
 func (s *Stream) resumable(ctx context.Context, token bson.Raw) (afterInvalidate bool, err error) {
 	afterInvalidate, err = s.resumableBy(ctx, token)
 	if older, ok := changes.OlderToken(token); ok && mongodb.HasCode(err, mongodb.ResumeTokenVersion) {
