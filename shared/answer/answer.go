@@ -89,11 +89,7 @@ func (c config) open() (*claim.Store, string, error) {
 	if err := errors.Join(settings.ContainerName("COMMAND_ANSWER", container), c.Validate()); err != nil {
 		return nil, "", err
 	}
-	credential, err := azure.Credential()
-	if err != nil && c.ConnectionString == "" {
-		return nil, "", err
-	}
-	client, err := c.Client(credential, nil)
+	client, err := c.Client(nil, nil)
 	if err != nil {
 		return nil, "", err
 	}

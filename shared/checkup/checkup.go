@@ -5,6 +5,7 @@ package checkup
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/sluice-cdc/sluice/shared/terminal"
@@ -35,12 +36,7 @@ func (f *Findings) Problem(check, remedy, message string, args ...any) {
 
 // Healthy reports that no check found a problem.
 func (f Findings) Healthy() bool {
-	for _, one := range f {
-		if !one.OK {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f, func(one Finding) bool { return !one.OK })
 }
 
 // Print writes one line for each check, for people.

@@ -20,16 +20,11 @@ func Clock(header http.Header, now time.Time) (says string) {
 	if err != nil {
 		return ""
 	}
-	return ClockBy(date, now, "the service's")
-}
-
-// ClockBy compares this machine's clock with another one, which is named.
-func ClockBy(theirs, now time.Time, name string) (says string) {
-	switch ahead := now.Sub(theirs).Round(time.Second); {
+	switch ahead := now.Sub(date).Round(time.Second); {
 	case ahead >= clockOff:
-		return fmt.Sprintf("this machine's clock is %s ahead of %s", ahead, name)
+		return fmt.Sprintf("this machine's clock is %s ahead of the service's", ahead)
 	case ahead <= -clockOff:
-		return fmt.Sprintf("this machine's clock is %s behind %s", -ahead, name)
+		return fmt.Sprintf("this machine's clock is %s behind the service's", -ahead)
 	}
 	return ""
 }

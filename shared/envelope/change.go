@@ -109,9 +109,6 @@ func (c Change) SessionID() string {
 }
 
 func (c Change) sub(field string) bson.Raw {
-	doc, ok := c.Body.Lookup(field).DocumentOK()
-	if !ok {
-		return nil
-	}
-	return doc
+	document, _ := c.Body.Lookup(field).DocumentOK()
+	return document
 }

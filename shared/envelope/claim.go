@@ -71,14 +71,8 @@ func (c *Claim) check(body bson.Raw) error {
 	if body != nil {
 		return errors.New("the change has both a body and a claim check")
 	}
-	if _, err := readClaim(properties{propClaimBlob: c.Blob, propClaimSize: c.Size, propClaimSHA256: c.SHA256}); err != nil {
-		return err
-	}
-	return nil
-}
-
-func (c *Claim) write(p map[string]any) {
-	p[propClaimBlob], p[propClaimSize], p[propClaimSHA256] = c.Blob, c.Size, c.SHA256
+	_, err := readClaim(properties{propClaimBlob: c.Blob, propClaimSize: c.Size, propClaimSHA256: c.SHA256})
+	return err
 }
 
 func readClaim(p properties) (*Claim, error) {

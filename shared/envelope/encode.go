@@ -128,7 +128,7 @@ func Encode(c Change, format Format) (*azservicebus.Message, error) {
 		properties[propDocument] = postImage
 	}
 	if c.Claim != nil {
-		c.Claim.write(properties)
+		properties[propClaimBlob], properties[propClaimSize], properties[propClaimSHA256] = c.Claim.Blob, c.Claim.Size, c.Claim.SHA256
 	}
 	contentType := string(format)
 	if c.Row != "" {

@@ -13,10 +13,6 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// errDepends is a projection whose read model cannot be built from documents.
-var errDepends = errors.New("the projection's writes depend on the position, the time or the id of the event's message, which the source does not hold: " +
-	"keep what the read model needs in the document itself")
-
 // fold is what is known of one aggregate while its documents are read, in order.
 type fold struct {
 	built  apply.Built
@@ -73,7 +69,8 @@ func (f *fold) follows(c envelope.Change) bool {
 func (f *fold) add(p projection.Projection, c, other envelope.Change) error {
 	writes, guessed, err := apply.ProjectTwice(p, c, other)
 	if err == nil && !memory.Same(writes, guessed) {
-		return fmt.Errorf("%w (document %s)", errDepends, c.Key())
+		return fmt.Errorf("the projection's writes depend on the position, the time or the id of the event's message, which the source does not hold: "+
+			"keep what the read model needs in the document itself (document %s)", c.Key())
 	}
 	if err == nil {
 		err = f.apply(writes)

@@ -20,9 +20,6 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// ErrUnfinished is a version whose build has not ended.
-var ErrUnfinished = errors.New("the build of the read model has not ended: run build, which also retries the aggregates that failed")
-
 // Repairer replaces single aggregates of a read model by what their source holds.
 type Repairer struct {
 	*Builder
@@ -41,7 +38,7 @@ func (b *Builder) Repairer(ctx context.Context) (*Repairer, error) {
 			return nil, errors.New("an aggregate of a mirror can be repaired only if it is one document: with AGGREGATE_ID_PATH=_id")
 		}
 		r.copies = copies
-		operations = joined(envelope.Insert, envelope.Update, envelope.Replace, envelope.Delete)
+		operations = string(envelope.Insert + "," + envelope.Update + "," + envelope.Replace + "," + envelope.Delete)
 		b.Stream.Operations = sorted(b.Stream.Operations, operations)
 	}
 	if err := b.Stream.check(b.Source, operations); err != nil {
@@ -51,19 +48,11 @@ func (b *Builder) Repairer(ctx context.Context) (*Repairer, error) {
 	case err != nil:
 		return nil, err
 	case s == nil && projection.VersionOf(b.Projection) > 1, s != nil && s.State != Done:
-		return nil, ErrUnfinished
+		return nil, errors.New("the build of the read model has not ended: run build, which also retries the aggregates that failed")
 	}
 	var err error
 	r.uuid, err = b.examine(ctx)
 	return r, err
-}
-
-func joined(operations ...envelope.Operation) string {
-	all := make([]string, len(operations))
-	for i, o := range operations {
-		all[i] = string(o)
-	}
-	return strings.Join(all, ",")
 }
 
 // sorted returns the operations of a stream in the order of these, if they are the same.

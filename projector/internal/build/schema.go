@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -24,12 +25,8 @@ func createCollections(ctx context.Context, database *mongo.Database, collection
 	if err != nil {
 		return explain(fmt.Errorf("list collections of %s: %w", database.Name(), err))
 	}
-	there := make(map[string]bool, len(existing))
-	for _, name := range existing {
-		there[name] = true
-	}
 	for _, c := range collections {
-		if !there[c.Name] {
+		if !slices.Contains(existing, c.Name) {
 			if err := database.CreateCollection(ctx, c.Name); err != nil && !mongodb.HasCode(err, mongodb.NamespaceExists) {
 				return explain(fmt.Errorf("create collection %s: %w", c.Name, err))
 			}

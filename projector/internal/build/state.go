@@ -120,20 +120,21 @@ func (b *Builder) advance(ctx context.Context, s *State, t *taken) (*State, erro
 		}
 		set = append(set, bson.E{Key: "state", Value: state}, bson.E{Key: "failed", Value: failed})
 	}
-	_, err = b.records().UpdateOne(ctx, bson.D{
-		{Key: "_id", Value: stateID},
-		{Key: "id", Value: s.ID},
-		{Key: "state", Value: Building},
-		{Key: "ranges", Value: s.Ranges},
-	}, bson.D{
+	return b.change(ctx, "record the progress of the build", s, bson.D{{Key: "state", Value: Building}, {Key: "ranges", Value: s.Ranges}}, bson.D{
 		{Key: "$set", Value: set},
 		{Key: "$inc", Value: bson.D{
 			{Key: "ranges", Value: int64(1)}, {Key: "aggregates", Value: int64(len(t.all))}, {Key: "events", Value: t.events},
 		}},
 		{Key: "$push", Value: bson.D{{Key: "spans", Value: t.span}}},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("record the progress of the build: %w", err)
+}
+
+// change changes the record of a build, if it still is what s and the condition say, and returns the
+// state since.
+func (b *Builder) change(ctx context.Context, what string, s *State, condition, change bson.D) (*State, error) {
+	record := append(bson.D{{Key: "_id", Value: stateID}, {Key: "id", Value: s.ID}}, condition...)
+	if _, err := b.records().UpdateOne(ctx, record, change); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	return Read(ctx, b.ReadModel, b.Projection)
 }
@@ -142,7 +143,7 @@ func (b *Builder) advance(ctx context.Context, s *State, t *taken) (*State, erro
 // stay as they are. The state changes before the failures are forgotten, so that no build can be
 // accepted without them.
 func (b *Builder) again(ctx context.Context, s *State) (*State, error) {
-	_, err := b.records().UpdateOne(ctx, bson.D{{Key: "_id", Value: stateID}, {Key: "id", Value: s.ID}, {Key: "state", Value: Failed}}, bson.D{
+	return b.change(ctx, "begin the build again", s, bson.D{{Key: "state", Value: Failed}}, bson.D{
 		{Key: "$set", Value: bson.D{
 			{Key: "state", Value: Building},
 			{Key: "retry", Value: true},
@@ -155,10 +156,6 @@ func (b *Builder) again(ctx context.Context, s *State) (*State, error) {
 		}},
 		{Key: "$unset", Value: bson.D{{Key: "cursor", Value: ""}}},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("begin the build again: %w", err)
-	}
-	return Read(ctx, b.ReadModel, b.Projection)
 }
 
 // forgetFailures has the aggregates that could not be built tried again.
@@ -166,22 +163,13 @@ func (b *Builder) forgetFailures(ctx context.Context, s *State) (*State, error) 
 	if err := b.Applier.RetryBuild(ctx, s.ID); err != nil {
 		return nil, err
 	}
-	_, err := b.records().UpdateOne(ctx, bson.D{{Key: "_id", Value: stateID}, {Key: "id", Value: s.ID}},
-		bson.D{{Key: "$unset", Value: bson.D{{Key: "retry", Value: ""}}}})
-	if err != nil {
-		return nil, fmt.Errorf("begin the build again: %w", err)
-	}
-	return Read(ctx, b.ReadModel, b.Projection)
+	return b.change(ctx, "begin the build again", s, nil, bson.D{{Key: "$unset", Value: bson.D{{Key: "retry", Value: ""}}}})
 }
 
 // accept ends a build with aggregates that could not be built: they stay parked.
 func (b *Builder) accept(ctx context.Context, s *State) (*State, error) {
-	_, err := b.records().UpdateOne(ctx, bson.D{{Key: "_id", Value: stateID}, {Key: "id", Value: s.ID}, {Key: "state", Value: Failed}},
+	return b.change(ctx, "end the build", s, bson.D{{Key: "state", Value: Failed}},
 		bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: Done}, {Key: "changed", Value: time.Now().UTC()}}}})
-	if err != nil {
-		return nil, fmt.Errorf("end the build: %w", err)
-	}
-	return Read(ctx, b.ReadModel, b.Projection)
 }
 
 func (b *Builder) records() *mongo.Collection { return records(b.ReadModel, b.Projection) }

@@ -53,27 +53,21 @@ func (s Stream) check(source verify.Source, operations string) error {
 // errUnread is a stream that could be read at the start of the build, and cannot be read now.
 var errUnread = errors.New("the stream cannot be read again")
 
-// errChanged is a stream that a build could begin beside, and not go on.
-var errChanged = errors.New("what it published before and what it publishes now is not the same. Build another version")
-
-// at is the stream with its checkpoint at a position.
-func (s Stream) at(position string) Stream {
-	s.Position = position
-	return s
-}
-
 // follows checks that the stream still publishes what documents show, that the subscription is the
 // one that has kept all events since the build began, and that its topic has space for more.
 func (b *Builder) follows(ctx context.Context, s *State) error {
 	if time.Since(b.asked) < askEvery {
 		return nil
 	}
-	switch stream, err := b.Reread(ctx); {
-	case err != nil:
+	stream, err := b.Reread(ctx)
+	if err != nil {
 		return fmt.Errorf("%w: %w", errUnread, err)
-	case stream != b.Stream.at(stream.Position):
+	}
+	before := b.Stream
+	if before.Position = stream.Position; stream != before {
 		return fmt.Errorf("the producer's settings of stream %s changed during the build, or a snapshot began: %w", b.Stream.Name,
-			cmp.Or(stream.check(b.Source, string(envelope.Insert)), errChanged))
+			cmp.Or(stream.check(b.Source, string(envelope.Insert)),
+				errors.New("what it published before and what it publishes now is not the same. Build another version")))
 	}
 	created, err := b.Entity(ctx)
 	if err != nil {

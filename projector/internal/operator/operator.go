@@ -9,6 +9,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -70,11 +71,7 @@ type Projector struct {
 }
 
 func (p *Projector) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	timeout := p.Timeout
-	if timeout == 0 {
-		timeout = 10 * time.Second
-	}
-	return context.WithTimeout(ctx, timeout)
+	return context.WithTimeout(ctx, cmp.Or(p.Timeout, 10*time.Second))
 }
 
 // peek calls each with messages without taking them, until it returns false. Without each, it peeks

@@ -80,11 +80,8 @@ func CheckURL(text string) error {
 }
 
 func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
 	address, err := netip.ParseAddr(host)
-	return err == nil && address.IsLoopback()
+	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
 // Dialer opens connections to a program.
@@ -138,21 +135,16 @@ func (c *Client) post(ctx context.Context, body []byte, n int, hash string) ([]O
 			failed = &callError{kind: invalid, err: err}
 		}
 	}
-	c.called(n, time.Since(began), outcomes, failed)
+	took := time.Since(began)
+	c.hooks.metrics.called(n, took, outcomes, failed)
 	if failed != nil {
 		failed.err = fmt.Errorf("POST %s/project: %w", c.url, failed.err)
+		return outcomes, failed
 	}
-	return outcomes, failed
-}
-
-// called records how long a call took.
-func (c *Client) called(events int, took time.Duration, outcomes []Outcome, failed *callError) {
-	c.hooks.metrics.called(events, took, outcomes, failed)
-	if failed == nil {
-		c.mu.Lock()
-		c.typical += (took - c.typical) / 8
-		c.mu.Unlock()
-	}
+	c.mu.Lock()
+	c.typical += (took - c.typical) / 8
+	c.mu.Unlock()
+	return outcomes, nil
 }
 
 // do makes one request and returns the body of an answer with status 200.

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,12 +71,8 @@ type Client struct {
 
 // New returns a client. Nothing is called yet.
 func New(o Options) *Client {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &Client{
 		o: o, url: strings.TrimSuffix(o.URL, "/"), http: newHTTP(o.Dial), outage: outage.New(o.Logger, "projection program"),
 		reading: semaphore.NewWeighted(1), trial: semaphore.NewWeighted(whole), commands: semaphore.NewWeighted(commandCalls), late: make(map[string]*lateCall), blame: blame{troubles: make(map[string]*trouble)},

@@ -72,13 +72,14 @@ func everyWrite() []projection.Write {
 // readBack reads a write that was appended.
 func readBack(t *testing.T, w projection.Write) (text []byte, back projection.Write) {
 	t.Helper()
-	text, err := AppendWrite(nil, w)
-	require.NoError(t, err, "%#v", w)
-	n, err := parse(text)
-	require.NoError(t, err, "%s", text)
+	var e encoder
+	e.write(w)
+	require.NoError(t, e.err, "%#v", w)
+	n, err := parse(e.dst)
+	require.NoError(t, err, "%s", e.dst)
 	back, err = readWrite(n)
-	require.NoError(t, err, "%s", text)
-	return text, back
+	require.NoError(t, err, "%s", e.dst)
+	return e.dst, back
 }
 
 func TestWritesKeepTheirForm(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
@@ -43,10 +44,8 @@ func (c *Client) Examine(ctx context.Context, events []envelope.Change) (x Exami
 		return x, err
 	}
 	x.Call = time.Since(began)
-	backwards := make([]envelope.Change, len(events))
-	for i := range events {
-		backwards[len(events)-1-i] = events[i]
-	}
+	backwards := slices.Clone(events)
+	slices.Reverse(backwards)
 	second, err := c.together(ctx, backwards, d)
 	if err != nil {
 		return x, err
@@ -57,8 +56,9 @@ func (c *Client) Examine(ctx context.Context, events []envelope.Change) (x Exami
 			return x, err
 		}
 		for _, other := range []Outcome{second[len(events)-1-i], alone[0]} {
-			if x.Differs = differs(first[i], other); x.Differs != nil {
-				x.Differs = fmt.Errorf("the event of %s (%s): %w", events[i].Aggregate, events[i].Key(), x.Differs)
+			if errors.Is(first[i].Err, projection.ErrPermanent) != errors.Is(other.Err, projection.ErrPermanent) || !memory.Same(first[i].Writes, other.Writes) {
+				x.Differs = fmt.Errorf("the event of %s (%s): the program answered differently the second time: a projection may depend on nothing but the event, "+
+					"so on no clock, no counter, no random number, no order of a map, and no other event of the call", events[i].Aggregate, events[i].Key())
 				return x, nil
 			}
 		}
@@ -82,18 +82,6 @@ func (c *Client) together(ctx context.Context, events []envelope.Change, d *Decl
 		return nil, failed
 	}
 	return outcomes, nil
-}
-
-// errDiffers is a program that is not deterministic.
-var errDiffers = errors.New("the program answered differently the second time: a projection may depend on nothing but the event, so on no clock, " +
-	"no counter, no random number, no order of a map, and no other event of the call")
-
-func differs(a, b Outcome) error {
-	switch {
-	case errors.Is(a.Err, projection.ErrPermanent) != errors.Is(b.Err, projection.ErrPermanent), !memory.Same(a.Writes, b.Writes):
-		return errDiffers
-	}
-	return nil
 }
 
 // First reads the program's declaration, whatever its name, and uses it.

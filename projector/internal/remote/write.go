@@ -193,14 +193,8 @@ func readConditions(n node) ([]projection.Condition, error) {
 	return all, nil
 }
 
-// AppendWrite appends a write as the protocol has it. Errors: a field that [projection.EscapeKey]
-// cannot have written, and what is no write of package projection.
-func AppendWrite(dst []byte, w projection.Write) ([]byte, error) {
-	e := encoder{dst: dst}
-	e.write(w)
-	return e.dst, e.err
-}
-
+// write appends a write as the protocol has it. Errors: a field that [projection.EscapeKey] cannot
+// have written, and what is no write of package projection.
 func (e *encoder) write(w projection.Write) {
 	e.raw(`{`)
 	switch w := w.(type) {

@@ -47,10 +47,7 @@ type findings struct {
 }
 
 func newFindings(kept int) *findings {
-	if kept == 0 {
-		kept = 1000
-	}
-	return &findings{kept: kept, byKey: make(map[string]Finding)}
+	return &findings{kept: cmp.Or(kept, 1000), byKey: make(map[string]Finding)}
 }
 
 func (f *findings) record(found []Finding) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -32,12 +33,7 @@ const atOnce = 500
 // traceable reports whether the events that write to a document can be found without reading the
 // whole source.
 func traceable(collections []projection.Collection) bool {
-	for _, c := range collections {
-		if c.KeyedBy == "" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(collections, func(c projection.Collection) bool { return c.KeyedBy == "" })
 }
 
 // draw chooses the documents of a sample. Half of them are those that random documents of the
@@ -111,11 +107,7 @@ func (v *Verifier) focused(collections []projection.Collection, only []target, p
 // part of an aggregate's events. It returns nil if every document is keyed by the aggregate,
 // because all of its events are read then.
 func (v *Verifier) parkedAggregates(ctx context.Context, collections []projection.Collection) (map[string]bool, error) {
-	partly := false
-	for _, c := range collections {
-		partly = partly || c.KeyedBy != projection.ByAggregate
-	}
-	if !partly {
+	if !slices.ContainsFunc(collections, func(c projection.Collection) bool { return c.KeyedBy != projection.ByAggregate }) {
 		return nil, nil
 	}
 	all, err := v.Parked(ctx)

@@ -40,10 +40,6 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// ErrNotStored means that a projection does not declare its collections.
-var ErrNotStored = errors.New("the projection does not declare its collections, so it is not known which documents are its own: " +
-	"implement projection.Stored")
-
 // Verifier compares one read model with its source.
 type Verifier struct {
 	// Program is the name with which the projector's commands are run.
@@ -103,12 +99,12 @@ type Report struct {
 // nothing is verified: the source may be the wrong one, or the projection may write elsewhere.
 func (r Report) OK() bool { return r.Documents > 0 && r.Differing == 0 && r.Changing == 0 }
 
-// Verify compares the read model with the source. Errors: [ErrNotStored], [ErrKeyedBy], and those
-// of the databases.
+// Verify compares the read model with the source. Errors: of a projection that does not declare its
+// collections, [ErrKeyedBy], and those of the databases.
 func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 	collections, ok := projection.Collections(v.Projection)
 	if !ok {
-		return Report{}, ErrNotStored
+		return Report{}, errors.New("the projection does not declare its collections, so it is not known which documents are its own: implement projection.Stored")
 	}
 	v.read, v.toRead = 0, 0
 	report := Report{program: v.Program, Projection: v.Projection.Name(), Source: v.Source.String(), Sampled: v.Sample > 0}
@@ -206,13 +202,6 @@ func (v *Verifier) passed() {
 	}
 }
 
-// step reports a step that has no number.
-func (v *Verifier) step(what string) {
-	if v.Progress != nil {
-		v.Progress(what, 0, 0)
-	}
-}
-
 func (v *Verifier) count(ctx context.Context, collections []projection.Collection) (total int64, err error) {
 	for _, c := range collections {
 		n, err := v.ReadModel.Collection(c.Name).EstimatedDocumentCount(ctx)
@@ -231,7 +220,9 @@ func (v *Verifier) recheck(ctx context.Context, collections []projection.Collect
 		if len(found.byKey) == 0 {
 			return nil
 		}
-		v.step(fmt.Sprintf("wait for %s", commandline.Count(len(found.byKey), "difference")))
+		if v.Progress != nil {
+			v.Progress("wait for "+commandline.Count(len(found.byKey), "difference"), 0, 0)
+		}
 		if err := retry.Sleep(ctx, pause); err != nil {
 			return err
 		}
