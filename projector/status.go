@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
+	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/shared/health"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -106,4 +108,25 @@ func (s *status) ready() error {
 		}
 	}
 	return nil
+}
+
+// home returns what the console of this replica shows: the same as /status.
+func (s *service) home() console.Home {
+	return console.Home{
+		Title: "projector " + s.instance, Base: "/ui", Public: true,
+		View: func(context.Context) console.View {
+			status := s.Status()
+			p := console.Projection{
+				Name: status.Projection, Database: s.cfg.Database, Replicas: []string{status.Instance},
+				Applied: &status.Applied, SessionsHeld: &status.SessionsHeld, Duplicates: &status.Duplicates, Redelivered: &status.Redelivered,
+			}
+			if status.Parked >= 0 {
+				p.Parked = &status.Parked
+			}
+			if status.LagMS >= 0 {
+				p.LagMS = &status.LagMS
+			}
+			return console.View{Projections: []console.Projection{p}}
+		},
+	}
 }

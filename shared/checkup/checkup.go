@@ -5,8 +5,10 @@ package checkup
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
@@ -50,4 +52,42 @@ func (f Findings) Print(out io.Writer) {
 		fmt.Fprintf(w, "PROBLEM\t%s\t%s. To fix it: %s\n", one.Check, terminal.Printable(one.Message), terminal.Printable(one.Remedy))
 	}
 	_ = w.Flush()
+}
+
+// clockOff is the least difference between two clocks that is a problem: services refuse what is
+// signed by a clock that is 15 minutes off, and a lock or a token may be made for five.
+const clockOff = 5 * time.Minute
+
+// FixClock is how to fix a clock.
+const FixClock = "set this machine's clock (NTP): what is signed by it is refused, and tokens that it has made have expired"
+
+// Clock returns what is wrong with this machine's clock by the Date of a service's response, which
+// arrived now; empty if the clocks agree, or the response has no Date.
+func Clock(header http.Header, now time.Time) (says string) {
+	date, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		return ""
+	}
+	switch ahead := now.Sub(date).Round(time.Second); {
+	case ahead >= clockOff:
+		return fmt.Sprintf("this machine's clock is %s ahead of the service's", ahead)
+	case ahead <= -clockOff:
+		return fmt.Sprintf("this machine's clock is %s behind the service's", -ahead)
+	}
+	return ""
+}
+
+// longestLock is the longest lock duration that Service Bus takes.
+const longestLock = 5 * time.Minute
+
+// ClockByLock returns what is wrong with this machine's clock by a lock that Service Bus has just
+// given it until a time of its own clock; empty if the lock is one that an entity may have.
+func ClockByLock(until, asked time.Time) (says string) {
+	switch lasts := until.Sub(asked); {
+	case lasts <= 0:
+		return fmt.Sprintf("a lock ends %s before it begins: this machine's clock is ahead of Service Bus's by more than that", (-lasts).Round(time.Second))
+	case lasts > longestLock+clockOff:
+		return fmt.Sprintf("a lock lasts %s, longer than any can: this machine's clock is behind Service Bus's", lasts.Round(time.Second))
+	}
+	return ""
 }

@@ -221,3 +221,50 @@ func invalid(name, why string, cause error) *Error {
 func undecodable(format string, size int, cause error) *Error {
 	return &Error{ReasonUndecodableBody, fmt.Sprintf("the body of %d bytes is not valid %s", size, format), cause}
 }
+
+// UnknownEncoding returns the content type of a message that a newer version of Sluice encoded in a
+// form that this version cannot read: it is one of Sluice's own types, or of CloudEvents'. Such a
+// message may hold events of any aggregate, so a reader must neither settle it nor apply what
+// follows it in its session. A message of any other content type is not Sluice's.
+func UnknownEncoding(m *azservicebus.ReceivedMessage) (contentType string, unknown bool) {
+	if m.ContentType == nil || *m.ContentType == string(JSON) || *m.ContentType == string(BSON) {
+		return "", false // almost every message: nothing is to be parsed
+	}
+	media, _, err := mime.ParseMediaType(*m.ContentType)
+	if err != nil || !strings.HasPrefix(media, "application/vnd.sluice.") && !strings.HasPrefix(media, "application/cloudevents") {
+		return "", false
+	}
+	_, row := eventTypes[Format(media)]
+	_, pack := packed(m) // without its list, it does not name the aggregates that it holds events of
+	return media, !row && !pack && media != claimCheck
+}
+
+// Partial is what can be read of a message that [Decode] refuses: its id, and the stream, the
+// aggregate, the position, the operation, the version and the row, each empty if it cannot be read.
+// The aggregate is the subject; without a subject it is the session's id, if the session belongs to
+// one aggregate and its id is not a hash.
+func Partial(m *azservicebus.ReceivedMessage) Change {
+	p := properties(m.ApplicationProperties)
+	c := Change{
+		MessageID: m.MessageID,
+		Stream:    strings.TrimPrefix(p.text(propSource), sourceURI),
+		Aggregate: p.text(propSubject),
+		Position:  p.text(propPosition),
+		Operation: Operation(p.text(propOperation)),
+		Version:   p.number(propVersion),
+	}
+	if row := Row(p.text(propSnapshot)); row.Known() {
+		c.Row = row
+	}
+	if c.Aggregate == "" && m.SessionID != nil && namesAggregate(*m.SessionID) {
+		c.Aggregate = *m.SessionID
+	}
+	return c
+}
+
+// namesAggregate reports whether a session's id is an aggregate's id, as far as the id itself
+// shows.
+func namesAggregate(session string) bool {
+	bucket, shared := strings.CutPrefix(session, bucketSession)
+	return !strings.HasPrefix(session, hashedSession) && (!shared || strings.Trim(bucket, "0123456789") != "")
+}

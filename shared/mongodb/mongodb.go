@@ -44,3 +44,10 @@ func Disconnect(ctx context.Context, client *mongo.Client, timeout time.Duration
 // Checkpoints is the collection that holds the producers' checkpoints if their store is MongoDB:
 // one document for each object, with its name in _id and its bytes in data.
 const Checkpoints = "sluice_checkpoints"
+
+// TryFirst asks once for the next event of a change stream that has just been opened, and reports
+// whether there is one; the stream's Err is the server's answer. That a first batch is empty proves
+// nothing: a mongos reads no oplog for it, and the driver's first TryNext makes no request.
+func TryFirst(ctx context.Context, stream *mongo.ChangeStream) bool {
+	return stream.TryNext(ctx) || (stream.Err() == nil && stream.TryNext(ctx))
+}

@@ -111,3 +111,32 @@ func (c *Conn) ReturnSession(session *Session, unsettled int) bool {
 	c.idle = append(c.idle, session)
 	return true
 }
+
+// Send hands a message over to a link, like [amqp.Sender.SendWithReceipt], but always ends with its
+// context. The latter waits for ever if its context ends at the moment when the connection dies: it
+// returns its credit to a link that nothing serves any more (go-amqp v1.7.0, Sender.send). So Send
+// closes the link if the context ends first; the link cannot be used after that.
+func Send(ctx context.Context, link *amqp.Sender, m *amqp.Message) (amqp.SendReceipt, error) {
+	stop := context.AfterFunc(ctx, func() {
+		_ = link.Close(ctx) // does not wait for the answer: the context has ended
+	})
+	defer stop()
+	return link.SendWithReceipt(ctx, m, nil)
+}
+
+// gate admits one goroutine at a time. Unlike a mutex, it may be held during a wait for the
+// network: the wait for a gate ends with a context.
+type gate chan struct{}
+
+func newGate() gate { return make(gate, 1) }
+
+func (g gate) enter(ctx context.Context, what string) error {
+	select {
+	case g <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for others that %s: %w", what, context.Cause(ctx))
+	}
+}
+
+func (g gate) leave() { <-g }

@@ -155,3 +155,14 @@ func line(what string, done, total int64, took time.Duration, rate float64) stri
 	}
 	return text + fmt.Sprintf(", %s", took.Round(time.Second))
 }
+
+// Is reports whether a file is a terminal, so that its output is for people who watch. Any other
+// character device except the null device counts as a terminal, too.
+func Is(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}

@@ -146,3 +146,40 @@ func at(document bson.Raw, path string) bson.RawValue {
 	}
 	return document.Lookup(strings.Split(path, ".")...)
 }
+
+// oneOf returns the condition that a path leads to one of the values; nil if there are no values.
+func oneOf(path string, values bson.A) []bson.D {
+	if path == "" || len(values) == 0 {
+		return nil
+	}
+	return []bson.D{{{Key: path, Value: bson.D{{Key: "$in", Value: values}}}}}
+}
+
+// IDs returns the values of an _id whose text is this aggregate id.
+func IDs(aggregate string) bson.A {
+	var all bson.A
+	for _, id := range envelope.Values(aggregate, true) {
+		kind, data, err := bson.MarshalValue(id)
+		if err != nil {
+			continue
+		}
+		if text, ok := envelope.Text(bson.RawValue{Type: kind, Value: data}); ok && text == aggregate {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// Sample calls fn with n random documents of the source, as inserts, or with all if there are
+// fewer.
+func (s Source) Sample(ctx context.Context, n int64, fn func(envelope.Change) error) error {
+	return s.sample(ctx, n, func(c envelope.Change) error { return fn(guess(c, false)) })
+}
+
+// Inserts returns a document of the source as the change that inserted it, twice: what the document
+// does not hold (position, time, message id) differs between the two, so that writes which depend
+// on it differ, too.
+func (s Source) Inserts(document bson.Raw) (one, other envelope.Change) {
+	c := s.change(document)
+	return guess(c, false), guess(c, true)
+}
