@@ -2,7 +2,6 @@ package projector
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -83,14 +82,7 @@ func (s *service) serveApplied(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		answer.Error = err.Error()
 	}
-	body, err := json.MarshalIndent(answer, "", "  ")
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n'))
+	health.WriteJSON(w, status, answer)
 }
 
 // parseApplied reads a query of /applied.

@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/subtle"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/sluice-cdc/sluice/shared/health"
 )
 
 //go:embed assets
@@ -177,13 +178,7 @@ func (c *Console) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	c.mu.Lock()
 	view := c.view
 	c.mu.Unlock()
-	body, err := json.MarshalIndent(view, "", "  ")
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n')) // the reader may have gone
+	health.WriteJSON(w, http.StatusOK, view)
 }
 
 func (c *Console) servePage(w http.ResponseWriter, r *http.Request, p *page) {

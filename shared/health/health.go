@@ -58,19 +58,23 @@ func Handler(p Probes) http.Handler {
 	mux.Handle("GET /livez", probe(p.Live))
 	mux.Handle("GET /readyz", probe(p.Ready))
 	mux.Handle("GET /metrics", p.Metrics)
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		body, err := json.MarshalIndent(p.Status(), "", "  ")
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(append(body, '\n'))
-	})
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { WriteJSON(w, http.StatusOK, p.Status()) })
 	for pattern, answer := range p.More {
 		mux.HandleFunc(pattern, answer)
 	}
 	return mux
+}
+
+// WriteJSON answers a request with a value.
+func WriteJSON(w http.ResponseWriter, status int, value any) {
+	body, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // the reader may have gone
 }
 
 func probe(check func() error) http.HandlerFunc {

@@ -33,18 +33,14 @@ func Compare(a, b bson.RawValue) int {
 			return cmp.Compare(len(x), len(y))
 		}
 		return cmp.Or(cmp.Compare(len(data), len(other)), cmp.Compare(subtype, otherSubtype), bytes.Compare(data, other))
-	case orderObjectID:
-		return bytes.Compare(a.Value, b.Value)
-	case orderBool:
-		return bytes.Compare(a.Value, b.Value)
 	case orderDate:
 		return cmp.Compare(a.DateTime(), b.DateTime())
 	case orderTimestamp:
 		at, ai := a.Timestamp()
 		bt, bi := b.Timestamp()
 		return cmp.Or(cmp.Compare(at, bt), cmp.Compare(ai, bi))
-	case orderOther:
-		return bytes.Compare(a.Value, b.Value) // of no type that an id has in practice
+	case orderObjectID, orderBool, orderOther: // the last of no type that an id has in practice
+		return bytes.Compare(a.Value, b.Value)
 	}
 	return 0 // null, MinKey and MaxKey have one value each
 }

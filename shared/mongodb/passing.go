@@ -10,36 +10,16 @@ import (
 // passing holds the codes of transient errors: MongoDB's, except the last. MongoDB also gives the
 // label ResumableChangeStreamError to those that end a change stream; a deployment that only speaks
 // the protocol may not know the label.
-var passing = map[int]bool{
-	HostUnreachable:                 true,
-	HostNotFound:                    true,
-	CursorNotFound:                  true,
-	MaxTimeMSExpired:                true,
-	StaleShardVersion:               true,
-	NetworkTimeout:                  true,
-	ShutdownInProgress:              true,
-	FailedToSatisfyReadPreference:   true,
-	ReadConcernMajorityNotAvailable: true,
-	StaleEpoch:                      true,
-	QueryPlanKilled:                 true,
-	PrimarySteppedDown:              true,
-	NetworkInterfaceTimeout:         true,
-	RetryChangeStream:               true,
-	CursorKilled:                    true,
-	ExceededTimeLimit:               true,
-	SocketException:                 true,
-	NotWritablePrimary:              true,
-	Interrupted:                     true,
-	InterruptedAtShutdown:           true,
-	InterruptedDueToReplStateChange: true,
-	StaleConfig:                     true,
-	NotPrimaryNoSecondaryOk:         true,
-	NotPrimaryOrSecondary:           true,
-	CosmosTooManyRequests:           true, // Azure Cosmos DB
+var passing = []int{
+	HostUnreachable, HostNotFound, CursorNotFound, MaxTimeMSExpired, StaleShardVersion, NetworkTimeout, ShutdownInProgress,
+	FailedToSatisfyReadPreference, ReadConcernMajorityNotAvailable, StaleEpoch, QueryPlanKilled, PrimarySteppedDown, NetworkInterfaceTimeout,
+	RetryChangeStream, CursorKilled, ExceededTimeLimit, SocketException, NotWritablePrimary, Interrupted, InterruptedAtShutdown,
+	InterruptedDueToReplStateChange, StaleConfig, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary,
+	CosmosTooManyRequests, // Azure Cosmos DB
 }
 
 // Passing reports whether errors with a code are transient.
-func Passing(code int) bool { return passing[code] }
+func Passing(code int) bool { return slices.Contains(passing, code) }
 
 // Passes reports whether an error is the server's and transient, so that it does not concern the
 // request itself.

@@ -1,6 +1,7 @@
 package mongodb
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 
@@ -40,11 +41,8 @@ func (s *Sight) Watch(o *options.ClientOptions) {
 func (s *Sight) Silence() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.answered:
+	if s.answered {
 		return nil
-	case s.failure != nil:
-		return s.failure
 	}
-	return ErrUnseen
+	return cmp.Or(s.failure, ErrUnseen)
 }

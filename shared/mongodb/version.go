@@ -1,6 +1,7 @@
 package mongodb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -15,13 +16,7 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Min
 
 // before reports whether v is older than another version.
 func (v Version) before(other Version) bool {
-	switch {
-	case v.Major != other.Major:
-		return v.Major < other.Major
-	case v.Minor != other.Minor:
-		return v.Minor < other.Minor
-	}
-	return v.Patch < other.Patch
+	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) < 0
 }
 
 // ServerVersion asks a deployment for its version. A deployment that only speaks the protocol

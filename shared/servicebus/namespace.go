@@ -1,6 +1,7 @@
 package servicebus
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -70,11 +71,7 @@ func (n *Namespace) dial(ctx context.Context) (*amqp.Conn, error) {
 		}
 		return amqp.NewConn(ctx, transport, options)
 	}
-	host := n.host
-	if n.options.CustomEndpoint != "" {
-		host = n.options.CustomEndpoint
-	}
-	return amqp.Dial(ctx, n.scheme+"://"+host+"/", options)
+	return amqp.Dial(ctx, n.scheme+"://"+cmp.Or(n.options.CustomEndpoint, n.host)+"/", options)
 }
 
 // audience is the name of an entity or of its management node in a token.

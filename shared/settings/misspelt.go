@@ -70,10 +70,9 @@ func (k Known) Misspelt(environ []string) Problems {
 	for _, name := range shared {
 		known[name] = true
 		all = append(all, name)
-		if slices.Contains(k.OfProcess, name) {
-			continue
+		if !slices.Contains(k.OfProcess, name) {
+			ofStreams = append(ofStreams, name)
 		}
-		ofStreams = append(ofStreams, name)
 	}
 	for _, prefix := range k.Prefixes {
 		for _, name := range shared { // those of the process, too: they are refused elsewhere

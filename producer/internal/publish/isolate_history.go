@@ -65,9 +65,6 @@ func (s *failureHistory) record(err error, acknowledged int64, now time.Time) {
 	}
 }
 
-// reset clears the history, after the previous message of the same session was objected to as well.
-func (s *failureHistory) reset() { *s = failureHistory{} }
-
 // shouldIsolate reports whether the batch must be sent on a connection of its own.
 func (s *failureHistory) shouldIsolate(acknowledged int64) bool {
 	return s.objections >= objectionsToIsolate || s.failures >= failuresToIsolate && acknowledged > s.acksAtFirst

@@ -138,7 +138,7 @@ func (s *isolator) resendProbe(ctx context.Context, t *part) {
 	case err == nil:
 		t.history.proof = otherSession
 	case own && (errors.Is(err, broker.ErrObjection) || errors.Is(err, broker.ErrRefused)):
-		t.history.reset()
+		t.history = failureHistory{} // the previous message of the session is objected to as well
 	default:
 		t.history.proof = noProof
 	}

@@ -251,17 +251,12 @@ func (p *Publisher) detectStall(ctx context.Context) error {
 			throttled, silent = now, 0
 		}
 		if silent > checks || still > throttledStallFactor*checks { // the first check may come right after the event
-			return p.stalled()
+			if err := p.sendOutage.Err(); err != nil {
+				return fmt.Errorf("%w: %w", ErrStalled, err)
+			}
+			return ErrStalled
 		}
 	}
-}
-
-// stalled returns [ErrStalled], with the last failure of a send if sends fail.
-func (p *Publisher) stalled() error {
-	if err := p.sendOutage.Err(); err != nil {
-		return fmt.Errorf("%w: %w", ErrStalled, err)
-	}
-	return ErrStalled
 }
 
 // acknowledged releases the resources of an acknowledged batch.

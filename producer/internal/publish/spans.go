@@ -120,23 +120,20 @@ func (s *spans) refused(i *item, why error) {
 	s.acknowledged([]*item{i})
 }
 
-// errUnacknowledged is the status of an event whose term ended. The next leader publishes it, in a
-// trace of its own.
-var errUnacknowledged = errors.New("not acknowledged before the leadership ended")
-
-// abandon ends the remaining spans when the term ends.
+// abandon ends the remaining spans when the term ends. The next leader publishes their events, in
+// traces of its own.
 func (s *spans) abandon(err error) {
 	if s == nil {
 		return
 	}
+	why := errors.New("not acknowledged before the leadership ended")
+	if err != nil {
+		why = fmt.Errorf("%w: %w", why, err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for span := range s.open {
-		if err != nil {
-			fail(span, fmt.Errorf("%w: %w", errUnacknowledged, err))
-		} else {
-			fail(span, errUnacknowledged)
-		}
+		fail(span, why)
 		span.End()
 	}
 	clear(s.open)
