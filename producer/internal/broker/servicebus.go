@@ -105,7 +105,7 @@ func (s *ServiceBus) Send(ctx context.Context, b Batch) error {
 	if err == nil {
 		err = sendError(state)
 	} else {
-		if s.replaceLink(ctx, c, err) || s.abandon(ctx, c) {
+		if s.replaceLink(c, err) || s.abandon(ctx, c) {
 			s.replaced.Add(1)
 		}
 		err = transportError(err)
@@ -267,7 +267,7 @@ func (s *ServiceBus) abandon(ctx context.Context, c *connection) (first bool) {
 // replaceLink opens a new link on the same connection if the broker has detached only the link: a
 // connection may take long to open, and the broker detaches a link for each message that it objects
 // to. It returns false if err is anything else, or if another lane has already replaced the link.
-func (s *ServiceBus) replaceLink(ctx context.Context, c *connection, err error) bool {
+func (s *ServiceBus) replaceLink(c *connection, err error) bool {
 	link, detached := errors.AsType[*amqp.LinkError](err)
 	if !detached || link.RemoteErr == nil {
 		return false

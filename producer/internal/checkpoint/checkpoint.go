@@ -76,7 +76,9 @@ const recordSuffix = ".json"
 func (c *Checkpoint) Expires() bool { return c.expires }
 
 // Read reads the record. It needs no lease. Errors: [ErrNotFound], [ErrUnreadable], or the store's.
-func (c *Checkpoint) Read(ctx context.Context) (Snapshot, error) {
+func (c *Checkpoint) Read(ctx context.Context) (Snapshot, error) { return c.readBy(ctx, decode) }
+
+func (c *Checkpoint) readBy(ctx context.Context, decode func(text []byte, stream string) (Record, error)) (Snapshot, error) {
 	text, snapshot, err := c.record.read(ctx)
 	if err == nil {
 		snapshot.Record, err = decode(text, c.stream)
@@ -94,10 +96,7 @@ func decode(text []byte, stream string) (Record, error) {
 	if err == nil {
 		err = r.unmoved()
 	}
-	if err != nil {
-		return Record{}, err
-	}
-	return r, nil
+	return r, err
 }
 
 // parse is [decode] that also returns a record that stays behind after a move.

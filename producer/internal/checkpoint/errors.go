@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -53,10 +54,7 @@ type responseError struct {
 }
 
 func (a *responseError) Error() string {
-	code := a.cause.ErrorCode
-	if code == "" {
-		code = http.StatusText(a.cause.StatusCode)
-	}
+	code := cmp.Or(a.cause.ErrorCode, http.StatusText(a.cause.StatusCode))
 	if a.meaning == nil {
 		return fmt.Sprintf("storage answered %d %s", a.cause.StatusCode, code)
 	}

@@ -21,16 +21,7 @@ func (r Record) unmoved() error {
 }
 
 // ReadMoved is [Checkpoint.Read] that also returns a record that stays behind after a move.
-func (c *Checkpoint) ReadMoved(ctx context.Context) (Snapshot, error) {
-	text, snapshot, err := c.record.read(ctx)
-	if err == nil {
-		snapshot.Record, err = parse(text, c.stream)
-	}
-	if err != nil {
-		return Snapshot{}, fmt.Errorf("read checkpoint: %w", err)
-	}
-	return snapshot, nil
-}
+func (c *Checkpoint) ReadMoved(ctx context.Context) (Snapshot, error) { return c.readBy(ctx, parse) }
 
 // CopyBeside copies what operators have confirmed and requested beside the record into the
 // checkpoint of the same stream in another store, and replaces what is there. Errors are those of

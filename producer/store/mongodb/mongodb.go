@@ -132,16 +132,12 @@ func (s *Store) List(ctx context.Context, prefix string) (names []string, err er
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", prefix, err)
 	}
-	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }() // after an error, the server ends it
-	for cursor.Next(ctx) {
-		var found object
-		if err := cursor.Decode(&found); err != nil {
-			return nil, fmt.Errorf("list %s: %w", prefix, err)
-		}
-		names = append(names, found.Name)
-	}
-	if err := cursor.Err(); err != nil {
+	var found []object
+	if err := cursor.All(ctx, &found); err != nil {
 		return nil, fmt.Errorf("list %s: %w", prefix, err)
+	}
+	for _, o := range found {
+		names = append(names, o.Name)
 	}
 	return names, nil
 }

@@ -38,10 +38,6 @@ func (m *Memory) Put(ctx context.Context, name string, data []byte, tag store.Ta
 	if err != nil {
 		return "", err
 	}
-	return m.replace(name, data, found, tag)
-}
-
-func (m *Memory) replace(name string, data []byte, found store.Object, tag store.Tag) (store.Tag, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if found.Tag != tag || m.objects[name].Tag != tag {
