@@ -38,10 +38,7 @@ func (m Mirror) Collections() []Collection {
 }
 
 func (m Mirror) collection() string {
-	if m.options.Collection == "" {
-		return mirrorName
-	}
-	return m.options.Collection
+	return cmp.Or(m.options.Collection, mirrorName)
 }
 
 // Project implements [Projection].

@@ -63,10 +63,7 @@ const (
 // UpdateDescription is what an update changed (updatedFields, removedFields, truncatedArrays); nil
 // if the event does not carry it.
 func (e Event) UpdateDescription() bson.Raw {
-	doc, ok := e.Body.Lookup("updateDescription").DocumentOK()
-	if !ok {
-		return nil
-	}
+	doc, _ := e.Body.Lookup("updateDescription").DocumentOK()
 	return doc
 }
 

@@ -3,9 +3,12 @@ package memory
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
 // Diff lists how a document differs from the expected one, such as `customer.name is "x", expected
@@ -167,4 +170,15 @@ func text(v any, canonical bool) string {
 		s = strings.ToValidUTF8(s[:longest], "") + "…"
 	}
 	return s
+}
+
+// Same compares two events' writes by value. It is not enough to compare BSON: a time in it has
+// milliseconds, and two readings of a clock can fall into the same one.
+func Same(a, b []projection.Write) bool {
+	if reflect.DeepEqual(a, b) {
+		return true
+	}
+	one, err := bson.Marshal(bson.D{{Key: "v", Value: a}})
+	other, otherErr := bson.Marshal(bson.D{{Key: "v", Value: b}})
+	return err == nil && otherErr == nil && bytes.Equal(one, other) && fmt.Sprintf("%#v", a) == fmt.Sprintf("%#v", b)
 }

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -139,24 +140,12 @@ func (s *Store) Remove(collection, key string) { delete(s.collections[collection
 
 // All yields every document of a collection by its [Key], in no order. It must not be changed.
 func (s *Store) All(collection string) iter.Seq2[string, bson.D] {
-	return func(yield func(string, bson.D) bool) {
-		for key, d := range s.collections[collection] {
-			if !yield(key, d) {
-				return
-			}
-		}
-	}
+	return maps.All(s.collections[collection])
 }
 
 // Collections yields the names of the collections that were ever written to, in no order.
 func (s *Store) Collections() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for name := range s.collections {
-			if !yield(name) {
-				return
-			}
-		}
-	}
+	return maps.Keys(s.collections)
 }
 
 // Len returns the number of documents.
