@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"cmp"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -17,52 +15,32 @@ const (
 	Compound       = "compound"        // the document's key, {aggregate, version}; only beside a snapshot
 )
 
-// story describes the settings that differ from the usual ones.
-func (s Settings) story() string {
-	switch s.Documents {
-	case "":
-		return ""
-	case Keys:
-		return "events are changes of documents, told by their keys; "
-	case Compound:
-		return "events are changes of documents whose keys are {aggregate, version}; "
-	default:
-		return "events are changes of documents, told by " + s.Documents + "; "
-	}
-}
-
 // documents turns the events of every other run into changes of documents: each aggregate has one
 // document, which is inserted, changed and deleted. A document that is looked up late has then
 // changed further, or is gone. In some of these runs images expire, of changes that were published
 // and of changes that have not been read yet.
 func (d *drawing) documents(r *rand.Rand) {
 	how := []string{"", "", "", Images, RequiredImages, Keys}[r.IntN(6)]
-	bursts := slices.Clone(d.plan.Bursts)
-	changes(r, bursts)
-	expiries := moments(r, r.IntN(3), d.length)
-	var steps []Step
-	for _, at := range expiries {
-		if r.IntN(2) == 0 {
-			steps = append(steps, Step{At: at, Kind: KillProducers, Silent: r.IntN(2) == 0, For: between(r, 2*time.Second, 6*time.Second)})
-			at = sum(at, time.Duration(r.Int64N(int64(2*time.Second))))
-		}
-		steps = append(steps, Step{At: at, Kind: ExpireImages})
-	}
 	if how == "" {
 		return
 	}
+	changes(r, d.plan.Bursts)
+	for _, at := range moments(r, r.IntN(3), d.length) {
+		if r.IntN(2) == 0 {
+			d.add(Step{At: at, Kind: KillProducers, Silent: r.IntN(2) == 0, For: between(r, 2*time.Second, 6*time.Second)})
+			at = sum(at, time.Duration(r.Int64N(int64(2*time.Second))))
+		}
+		d.add(Step{At: at, Kind: ExpireImages})
+	}
 	// If documents change, a version is not a number that grows by one with each insert.
-	d.plan.Settings.Documents, d.plan.Settings.GapWait, d.plan.Bursts = how, Duration{}, bursts
-	d.plan.Steps = append(d.plan.Steps, steps...)
-	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+	d.plan.Settings.Documents, d.plan.Settings.GapWait = how, Duration{}
 }
 
 // changes draws what each event does to the document of its aggregate.
 func changes(r *rand.Rand, bursts []Burst) {
-	for n, b := range bursts {
-		bursts[n].Events = slices.Clone(b.Events)
+	for _, b := range bursts {
 		for i := range b.Events {
-			bursts[n].Events[i].Operation = []envelope.Operation{
+			b.Events[i].Operation = []envelope.Operation{
 				envelope.Update, envelope.Update, envelope.Update, envelope.Replace, envelope.Delete, envelope.Insert,
 			}[r.IntN(6)]
 		}
@@ -77,14 +55,11 @@ func (d *drawing) share(r *rand.Rand) {
 	if s.Shared = s.Streams > 1 && s.Deliveries == 0 && r.IntN(4) > 0; !s.Shared {
 		return
 	}
-	bursts := slices.Clone(d.plan.Bursts)
-	for n, b := range bursts {
-		bursts[n].Events = slices.Clone(b.Events)
+	for _, b := range d.plan.Bursts {
 		for i := range b.Events {
-			bursts[n].Events[i].Collection = Collections[r.IntN(s.Streams)]
+			b.Events[i].Collection = Collections[r.IntN(s.Streams)]
 		}
 	}
-	d.plan.Bursts = bursts
 }
 
 // rewinds rewinds the checkpoint of a stream, once or twice, in two of three runs in which no other
@@ -98,9 +73,8 @@ func (d *drawing) rewinds(r *rand.Rand) {
 		return
 	}
 	for _, at := range moments(r, n, d.length) {
-		d.plan.Steps = append(d.plan.Steps, Step{At: at, Kind: Rewind, Stream: of, For: between(r, time.Second, 30*time.Second)})
+		d.add(Step{At: at, Kind: Rewind, Stream: of, For: between(r, time.Second, 30*time.Second)})
 	}
-	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
 // replacements gives another collection the name of a watched one, in every third run whose events
@@ -114,7 +88,6 @@ func (d *drawing) replacements(r *rand.Rand) {
 	}
 	d.plan.Settings.OnReplaced = policy
 	for _, at := range at {
-		d.plan.Steps = append(d.plan.Steps, Step{At: at, Kind: ReplaceCollection, Stream: of})
+		d.add(Step{At: at, Kind: ReplaceCollection, Stream: of})
 	}
-	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }

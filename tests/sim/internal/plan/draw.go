@@ -154,14 +154,24 @@ func (d *drawing) steps() {
 	random := moments(d.faults, d.random, d.length)
 	aimed := moments(d.aim, d.aimed, d.length)
 	for _, at := range random {
-		d.plan.Steps = append(d.plan.Steps, d.fault(at))
+		d.add(d.fault(at))
 	}
 	for _, at := range aimed {
 		if s := d.aimedAt(at); s.Kind != "" {
-			d.plan.Steps = append(d.plan.Steps, s)
+			d.add(s)
 		}
 	}
+}
+
+// add adds faults at their moments, behind those that were drawn for the same moments before.
+func (d *drawing) add(steps ...Step) {
+	d.plan.Steps = append(d.plan.Steps, steps...)
 	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
+// leaveOut removes the faults of some kinds.
+func (d *drawing) leaveOut(kinds ...Kind) {
+	d.plan.Steps = slices.DeleteFunc(d.plan.Steps, func(s Step) bool { return slices.Contains(kinds, s.Kind) })
 }
 
 func moments(r *rand.Rand, n int, within time.Duration) (all []Duration) {
@@ -194,7 +204,6 @@ func (d *drawing) fault(at Duration) Step {
 	s := Step{At: at, Of: of[r.IntN(len(of))]}
 	kind, short, long, few := r.IntN(35), between(r, 0, 3*time.Second), between(r, 0, 30*time.Second), 1+r.IntN(4)
 	way, which, coin := []string{Requests, Replies, BothWays}[r.IntN(3)], r.IntN(3), r.IntN(2) == 0
-	none := Step{At: at}
 	switch kind {
 	case 0, 1:
 		s.Kind, s.Silent, s.For = Kill, coin, short
@@ -209,40 +218,30 @@ func (d *drawing) fault(at Duration) Step {
 		s.Kind, s.For = Cut, sum(short, long.Duration/4)
 		d.partition(&s, which)
 	case 12:
-		s = none
 		s.Kind = CutBus
 	case 13:
-		s = none
 		s.Kind = CutMongo
 	case 14:
-		s = none
 		s.Kind = KillCursors
 	case 15:
-		s = none
 		s.Kind, s.For = StepDown, short
 	case 16:
-		s = none
 		s.Kind, s.For = StorageFails, long
 	case 17:
-		s = none
 		s.Kind, s.Times = LoseAcks, few
 	case 18:
-		s = none
 		if s.Kind, s.Times = RefuseSends, few; coin { // so many that lanes wait unequally long to try again
 			s.Times = 6 * few
 		}
 	case 19:
-		s = none
 		s.Kind, s.Times, s.Command = LoseReplies, few, Commands[r.IntN(len(Commands))]
 	case 20:
-		s = none
 		if s.Kind, s.Times, s.For = SlowUpdates, few, short; coin {
 			s.Kind, s.For = RefuseUpdates, Duration{}
 		}
 	case 21:
 		s.Kind, s.Times = LoseAnswers, few
 	case 22, 23:
-		s = none
 		s.Kind, s.Takes, s.For = BreakLease, coin, sum(Duration{}, long.Duration/2)
 		streams := d.plan.Settings.StreamNames()
 		if s.Stream = streams[0]; len(streams) > 1 {
@@ -256,10 +255,12 @@ func (d *drawing) fault(at Duration) Step {
 		s.Kind = []Kind{KillInHand, KillInHand, StopInHand, CutBusInHand, CutInHand}[kind-26]
 		s.Silent, s.For, s.Times, s.Early = kind == 27, short, few, coin
 	case 31, 32: // for so long that the broker forgets what it has seen
-		s = none
 		s.Kind, s.Silent, s.For = KillProducers, coin, sum(short, DuplicateWindow)
 	case 33, 34:
 		s.Kind, s.For = Isolate, sum(short, long.Duration)
+	}
+	if !requires(s.Kind, "of") {
+		s.Of = ""
 	}
 	return s
 }
@@ -300,8 +301,7 @@ func (d *drawing) aimedAt(at Duration) Step {
 		s.Kind, s.Aggregate, s.Total = Drip, fmt.Sprintf("drip-%d", d.drips), 30
 		s.Delay, s.For, s.Random = Duration{time.Duration(1+int64(40*chance)) * time.Millisecond}, seconds(2), own
 	case 3: // rarely, since every loss is one of the ten deliveries that a message has
-		lost := func(s Step) bool { return s.Kind == LoseLocks }
-		if slices.ContainsFunc(d.plan.Steps, lost) {
+		if d.plan.Has(LoseLocks) {
 			return Step{}
 		}
 		s.Kind, s.Chance, s.For, s.Random = LoseLocks, 0.3, sum(Duration{}, short.Duration/2), seed
@@ -371,32 +371,4 @@ func (d *drawing) before(at time.Duration, garbage []Garbage) (aggregates []stri
 		}
 	}
 	return aggregates
-}
-
-// operator draws what the operator does at the end: what is dropped, and which commands are killed.
-func (d *drawing) operator() {
-	for n := range d.plan.Steps {
-		if d.plan.Steps[n].Kind == Poison {
-			d.plan.Steps[n].Dropped = d.mending.IntN(2) == 0
-		}
-	}
-	for n := range d.plan.Steps {
-		if d.plan.Steps[n].Dropped {
-			d.plan.Steps[n].KilledDrops = d.killed(d.mending)
-		}
-	}
-	for n := range d.plan.Garbage {
-		if d.plan.Garbage[n].Form != Unnamed {
-			d.plan.Garbage[n].KilledDrops = d.killed(d.mending)
-		}
-	}
-	d.plan.KilledReplays = d.killed(d.aim)
-}
-
-// killed returns how long the commands live that are killed: none, one or two.
-func (d *drawing) killed(r *rand.Rand) (after []Duration) {
-	for range r.IntN(3) {
-		after = append(after, between(r, 0, 300*time.Millisecond))
-	}
-	return after
 }

@@ -125,30 +125,13 @@ func (p Plan) validate() error {
 	return nil
 }
 
-// needs are the required fields of each kind of fault.
-var needs = map[Kind]string{
-	Kill: "of", Stop: "of", HoldAndKill: "of for", Hang: "of server way for", Cut: "of server for", Isolate: "of for", KillProducers: "",
-	CutBus: "", CutMongo: "", KillCursors: "", StepDown: "", UpgradeMongo: "version", StorageFails: "", LoseAcks: "times", RefuseSends: "times",
-	LoseReplies: "command times", SlowUpdates: "times", RefuseUpdates: "times", LoseAnswers: "of times", DelayRequests: "of times for", BreakLease: "stream",
-	KillInHand: "of", StopInHand: "of", CutBusInHand: "of", CutInHand: "of",
-	OvertakeWrite: "for", BusySends: "chance for", Drip: "aggregate total for", LoseLocks: "chance for", SlowSettles: "delay for",
-	Poison: "aggregate total", Scale: "for", AnswerSends: "answer times",
-	ExpireImages: "", SlowOpening: "delay", ReplaceCollection: "stream", Rewind: "stream for", RefuseMessage: "aggregate total answer",
-	TakeOut: "aggregate total answer", Deadly: "aggregate total for", LastDeadly: "aggregate total for",
-	Repair:         "aggregate total delay",
-	NewVersion:     "total delay",
-	RefuseDocument: "aggregate total code", SmallTransactions: "times code for", SlowEvents: "delay for",
-	HangProjection: "aggregate total", EndAMQPSessions: "", FailConcerns: "times code command", RefuseSession: "aggregate answer condition for",
-	FailAnswers: "answer chance for program", KillProgram: "of program", PoisonProgram: "aggregate total manner program",
-	LoseHistory:     "for",
-	CommandSnapshot: "stream command",
-	CommandPacks:    "stream command",
-	SlowCheckpoints: "times for", FailCheckpoints: "times code",
-	RefusePartition: "times answer condition for", RefuseCollection: "collection code for",
+// requires reports whether a kind of fault requires a field of its step.
+func requires(kind Kind, field string) bool {
+	return slices.Contains(strings.Fields(faults[kind].needs), field)
 }
 
 func (p Plan) check(s Step) error {
-	fields, known := needs[s.Kind]
+	fault, known := faults[s.Kind]
 	if !known {
 		return fmt.Errorf("there is no such fault")
 	}
@@ -163,7 +146,7 @@ func (p Plan) check(s Step) error {
 		"way":    slices.Contains([]string{Requests, Replies, BothWays}, s.Way),
 		"server": slices.Contains([]string{ServiceBus, MongoDB, Storage}, s.Server),
 	}
-	for field := range strings.FieldsSeq(fields) {
+	for field := range strings.FieldsSeq(fault.needs) {
 		if !has[field] {
 			return fmt.Errorf("%q is missing, or is nothing that there is", field)
 		}

@@ -105,6 +105,11 @@ func (p Plan) Events() (n int) {
 	return n + len(p.Before)
 }
 
+// Has reports whether a fault of a kind happens.
+func (p Plan) Has(kind Kind) bool {
+	return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Kind == kind })
+}
+
 // Size returns how much there is to read in a plan, which a shrunk plan has less of.
 func (p Plan) Size() int {
 	s := p.Settings

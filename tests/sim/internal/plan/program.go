@@ -1,10 +1,8 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -56,7 +54,7 @@ func (d *drawing) program(r *rand.Rand) {
 		d.plan.Steps[n].Manner = ""
 	}
 	for _, at := range moments(r, failing, d.length) {
-		d.plan.Steps = append(d.plan.Steps, Step{
+		d.add(Step{
 			At: at, Kind: FailAnswers, Answer: Answers[r.IntN(len(Answers))], Chance: float64(5+r.IntN(60)) / 100,
 			For: between(r, time.Second, 15*time.Second), Random: r.Uint64(),
 		})
@@ -66,7 +64,7 @@ func (d *drawing) program(r *rand.Rand) {
 	}
 	projectors := s.ProjectorNames()
 	for _, at := range moments(r, killed, d.length) {
-		d.plan.Steps = append(d.plan.Steps, Step{
+		d.add(Step{
 			At: at, Kind: KillProgram, Of: projectors[r.IntN(len(projectors))], For: between(r, 0, 10*time.Second), Takes: r.IntN(2) == 0,
 		})
 	}
@@ -84,29 +82,6 @@ func (d *drawing) program(r *rand.Rand) {
 		if step.Manner == Kills {
 			s.Healthy = 0 // every aggregate waits while the program is away
 		}
-		d.plan.Steps = append(d.plan.Steps, step)
-	}
-	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
-}
-
-// programs describes the fault in words.
-func (s Step) programs() string {
-	switch s.Kind {
-	case FailAnswers:
-		return fmt.Sprintf("%.0f %% of the answers of programs are %s, for %s", 100*s.Chance, s.Answer, s.For)
-	case KillProgram:
-		what := ""
-		if s.Takes {
-			what = " under another declaration"
-		}
-		return fmt.Sprintf("kill the program of %s, start it again%s after %s", s.Of, what, s.For)
-	case PoisonProgram:
-		until := "until all else is at rest"
-		if s.For.Duration > 0 {
-			until = "for " + s.For.String()
-		}
-		return fmt.Sprintf("programs fail at version %d of %d of %s (%s), %s", s.Before+1, s.Total, s.Aggregate, s.Manner, until)
-	default:
-		return s.stores()
+		d.add(step)
 	}
 }

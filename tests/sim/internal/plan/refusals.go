@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -45,34 +44,15 @@ func (d *drawing) refusals(r *rand.Rand) {
 		if forAWhile := between(r, time.Second, 40*time.Second); r.IntN(2) == 0 {
 			step.For = forAWhile
 		}
-		d.plan.Steps = append(d.plan.Steps, step)
+		d.add(step)
 	}
 	at, long, code, delay := moments(r, 2, d.length), between(r, 3*time.Second, 20*time.Second), tooLarge[r.IntN(2)], between(r, 20*time.Millisecond, 300*time.Millisecond)
 	if s.Projection == Ledger && larger > 0 {
-		d.plan.Steps = append(d.plan.Steps, Step{At: at[0], Kind: SmallTransactions, Times: smallest, Code: code, For: long})
+		d.add(Step{At: at[0], Kind: SmallTransactions, Times: smallest, Code: code, For: long})
 	}
 	if slow == 0 {
 		s.ApplyTimeout = Duration{time.Second}
 		s.UndecidedAfter = seconds(600) // an aggregate may time out repeatedly, while others do not
-		d.plan.Steps = append(d.plan.Steps, Step{At: at[1], Kind: SlowEvents, Delay: delay, For: long})
-	}
-	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
-}
-
-// refusal describes the fault in words.
-func (s Step) refusal() string {
-	switch s.Kind {
-	case RefuseDocument:
-		until := "until all else is at rest"
-		if s.For.Duration > 0 {
-			until = "for " + s.For.String()
-		}
-		return fmt.Sprintf("MongoDB refuses with code %d what version %d of %d of %s writes, %s", s.Code, s.Before+1, s.Total, s.Aggregate, until)
-	case SmallTransactions:
-		return fmt.Sprintf("MongoDB refuses with code %d transactions that write more than %d documents, for %s", s.Code, s.Times, s.For)
-	case SlowEvents:
-		return fmt.Sprintf("the projection takes %s for each event, for %s", s.Delay, s.For)
-	default:
-		return s.brokers()
+		d.add(Step{At: at[1], Kind: SlowEvents, Delay: delay, For: long})
 	}
 }

@@ -1,10 +1,8 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -32,9 +30,8 @@ func (d *drawing) answers(r *rand.Rand) {
 		default:
 			s.Answer, s.Condition = Detached, condition
 		}
-		d.plan.Steps = append(d.plan.Steps, s)
+		d.add(s)
 	}
-	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
 // neverTaken are the ways in which Service Bus permanently refuses one message, whatever it is sent
@@ -60,10 +57,9 @@ func (d *drawing) neverTakenMessages(r *rand.Rand) {
 			s.At, s.Kind, s.Aggregate, s.Random = at, RefuseMessage, fmt.Sprintf("refused-%d", n+1), r.Uint64()
 			s.Total = 2 + r.Int64N(8)
 			s.Before = r.Int64N(s.Total)
-			d.plan.Steps = append(d.plan.Steps, s)
+			d.add(s)
 		}
 	}
-	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
 // openings makes opening a connection slow, in every third run: seconds for a token and dozens of
@@ -80,10 +76,9 @@ func (d *drawing) openings(r *rand.Rand) {
 			slow.For = Duration{}
 		}
 		if d.plan.Seed%3 == 1 {
-			d.plan.Steps = append(d.plan.Steps, slow, cause)
+			d.add(slow, cause)
 		}
 	}
-	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
 }
 
 // upgrades makes MongoDB write resume tokens of another version from some moment on, and in some
@@ -95,10 +90,39 @@ func (d *drawing) upgrades(r *rand.Rand) {
 	for _, at := range moments(r, r.IntN(3), d.length) {
 		from = 3 - from
 		if r.IntN(2) == 0 {
-			d.plan.Steps = append(d.plan.Steps, Step{At: at, Kind: KillProducers, Silent: r.IntN(2) == 0, For: sum(between(r, time.Second, 3*time.Second), DuplicateWindow)})
+			d.add(Step{At: at, Kind: KillProducers, Silent: r.IntN(2) == 0, For: sum(between(r, time.Second, 3*time.Second), DuplicateWindow)})
 			at = sum(at, time.Second)
 		}
-		d.plan.Steps = append(d.plan.Steps, Step{At: at, Kind: UpgradeMongo, Version: from})
+		d.add(Step{At: at, Kind: UpgradeMongo, Version: from})
 	}
-	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+}
+
+// StoreMongoDB keeps the checkpoint in the source's deployment, over connections of its own.
+const StoreMongoDB = "mongodb"
+
+// The faults of a checkpoint store in MongoDB, besides those of MongoDB itself.
+const (
+	SlowCheckpoints Kind = "slow-checkpoints" // each write of a checkpoint takes a while
+	FailCheckpoints Kind = "fail-checkpoints" // writes are done, and answered with an error of the write concern
+)
+
+// store keeps the checkpoint in MongoDB in every third run whose projections have no program of
+// their own, with elections, slow writes and errors of the write concern. The lease of such a store
+// never expires.
+func (d *drawing) store(r *rand.Rand) {
+	s := &d.plan.Settings
+	chosen, elections, slow, failed := r.IntN(3) == 0, r.IntN(3), r.IntN(3), r.IntN(3)
+	if !chosen || s.Program {
+		return
+	}
+	s.Store, s.Takeover = StoreMongoDB, "break"
+	for _, at := range moments(r, elections, d.length) {
+		d.add(Step{At: at, Kind: StepDown, For: between(r, 500*time.Millisecond, 12*time.Second)})
+	}
+	for _, at := range moments(r, slow, d.length) {
+		d.add(Step{At: at, Kind: SlowCheckpoints, Times: 1 + r.IntN(12), For: between(r, 100*time.Millisecond, 6*time.Second)})
+	}
+	for _, at := range moments(r, failed, d.length) {
+		d.add(Step{At: at, Kind: FailCheckpoints, Times: 1 + r.IntN(12), Code: concerns[r.IntN(len(concerns))]})
+	}
 }

@@ -132,25 +132,4 @@ func (s Settings) ProjectorNames() (names []string) {
 // ProjectorName returns the name of one replica of the projector, from 0.
 func ProjectorName(n int) string { return fmt.Sprintf("projector-%d", n) }
 
-func (s Settings) String() string {
-	versions := "versions are not judged"
-	if s.GapWait.Duration > 0 {
-		versions = fmt.Sprintf("a missing version is waited for %s", s.GapWait)
-	}
-	if s.WatchProcesses {
-		versions += ", processes are watched"
-	}
-	if s.Program {
-		versions += ", the projection is a program of its own"
-	}
-	streams := fmt.Sprintf("%d streams", s.Streams)
-	if s.Shared {
-		streams += " of the same aggregates"
-	}
-	return s.story() + fmt.Sprintf("%d producers of %s (%d lanes, batches of %d by %s, %s, takeover by %s, %d in flight), sessions by %s with locks of %s, "+
-		"%d projectors of %s (%d sessions on %d connections, receiver %s, held for %s at most, %d messages at once, %s), round trips of %s to MongoDB %s and %s to storage",
-		s.Producers, streams, s.Lanes, s.BatchMessages, s.Scope, s.Format, s.Takeover, s.MaxInFlight, s.SessionKey, s.LockDuration,
-		s.Projectors, s.Projection, s.Sessions, s.Connections, s.Receiver, s.MaxHold, s.ReceiveBatch, versions, s.MongoTrip, s.MongoVersion, s.BlobTrip) + s.checkpoints() + s.broker() + s.snapshot() + s.packed()
-}
-
 func seconds(n int) Duration { return Duration{time.Duration(n) * time.Second} }

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -57,9 +56,6 @@ func aWhile(r *rand.Rand) Duration {
 // nothing else, what a server answers that no table of the services has, and the healthy aggregates
 // that must not notice.
 func (d *drawing) singles(r *rand.Rand) {
-	defer func() {
-		slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
-	}()
 	s := &d.plan.Settings
 	s.WatchProcesses = r.IntN(2) == 0
 	if patient := r.IntN(2) == 0; patient && s.WatchProcesses && s.Deliveries > 0 {
@@ -70,20 +66,20 @@ func (d *drawing) singles(r *rand.Rand) {
 			d.plan.Steps[n].Manner = manner
 		}
 	}
-	add := func(likely bool, step Step) {
+	perhaps := func(likely bool, step Step) {
 		if likely {
-			d.plan.Steps = append(d.plan.Steps, step)
+			d.add(step)
 		}
 	}
 	at := moments(r, 8, d.length)
 	r.Shuffle(len(at), func(i, j int) { at[i], at[j] = at[j], at[i] })
-	add(r.IntN(3) == 0, Step{At: at[0], Kind: EndAMQPSessions, Times: 1 + r.IntN(8), Condition: unlisted[r.IntN(len(unlisted))]})
-	add(r.IntN(3) == 0, Step{At: at[1], Kind: EndAMQPSessions, Chance: 0.05 + r.Float64()/10, For: between(r, 100*time.Millisecond, 3*time.Second), Random: r.Uint64()})
+	perhaps(r.IntN(3) == 0, Step{At: at[0], Kind: EndAMQPSessions, Times: 1 + r.IntN(8), Condition: unlisted[r.IntN(len(unlisted))]})
+	perhaps(r.IntN(3) == 0, Step{At: at[1], Kind: EndAMQPSessions, Chance: 0.05 + r.Float64()/10, For: between(r, 100*time.Millisecond, 3*time.Second), Random: r.Uint64()})
 	command := "update"
 	if r.IntN(2) == 0 && s.Projection == Ledger {
 		command = "commitTransaction"
 	}
-	add(r.IntN(3) == 0, Step{At: at[2], Kind: FailConcerns, Times: 1 + r.IntN(4), Code: concerns[r.IntN(len(concerns))], Command: command})
+	perhaps(r.IntN(3) == 0, Step{At: at[2], Kind: FailConcerns, Times: 1 + r.IntN(4), Code: concerns[r.IntN(len(concerns))], Command: command})
 	hangs, crowded := r.IntN(3), r.IntN(6) == 0
 	if s.Deliveries > 0 { // an event that is overtaken or dead-lettered has no time within which it must be applied
 		return
@@ -105,7 +101,7 @@ func (d *drawing) singles(r *rand.Rand) {
 		if lasts := crowded || r.IntN(2) == 0; lasts && !fills {
 			step.For = Duration{} // until all else is at rest
 		}
-		d.plan.Steps = append(d.plan.Steps, step)
+		d.add(step)
 	}
 	condition, answer := unlisted[r.IntN(len(unlisted))], []string{Rejected, Detached}[r.IntN(2)]
 	one := Step{At: at[3], Kind: RefuseSession, Aggregate: fmt.Sprintf("hot-%d", r.IntN(d.hot)), Answer: answer, Condition: condition}
@@ -115,14 +111,14 @@ func (d *drawing) singles(r *rand.Rand) {
 	}
 	// Where several aggregates share a session, or all messages must be published before the
 	// operator does something, all wait.
-	add(r.IntN(3) == 0 && s.OnRefused == "" && s.SessionKey == envelope.SessionKey{}, one)
+	perhaps(r.IntN(3) == 0 && s.OnRefused == "" && s.SessionKey == envelope.SessionKey{}, one)
 	names := parts[s.Projection]
 	likely := r.IntN(3) == 0
 	all := Step{At: at[4], Kind: RefuseCollection, Collection: names[r.IntN(len(names))], Code: unknown[r.IntN(len(unknown))], For: aWhile(r)}
 	if s.Receiver == SDK { // which receives all that waits again, with every hold of a session
 		all.For.Duration = min(all.For.Duration, time.Minute)
 	}
-	add(likely, all)
+	perhaps(likely, all)
 }
 
 // HealthyNames are the names of the aggregates with which nothing goes wrong.
@@ -131,32 +127,4 @@ func (s Settings) HealthyNames() (names []string) {
 		names = append(names, fmt.Sprintf("healthy-%d", n+1))
 	}
 	return names
-}
-
-// single describes a fault of one aggregate, session, partition or collection, or an answer that is
-// in no table.
-func (s Step) single() string {
-	switch s.Kind {
-	case HangProjection:
-		until := "until all else is at rest"
-		if s.For.Duration > 0 {
-			until = "for " + s.For.String()
-		}
-		return fmt.Sprintf("the projection does not return from version %d of %d of %s, %s", s.Before+1, s.Total, s.Aggregate, until)
-	case EndAMQPSessions:
-		if s.Times > 0 {
-			return fmt.Sprintf("Service Bus ends the AMQP sessions of %d links with %s", s.Times, s.Condition)
-		}
-		return fmt.Sprintf("Service Bus ends the AMQP session of %.0f %% of the sends, deliveries and settlements, for %s", 100*s.Chance, s.For)
-	case FailConcerns:
-		return fmt.Sprintf("MongoDB does %d %s of projectors, and answers beside them with the write concern error %d", s.Times, s.Command, s.Code)
-	case RefuseSession:
-		return fmt.Sprintf("Service Bus answers sends to the session of %s with %s %s, for %s", s.Aggregate, s.Answer, s.Condition, s.For)
-	case RefusePartition:
-		return fmt.Sprintf("Service Bus answers sends to partition %d of %d with %s %s, for %s", s.Times, Partitions, s.Answer, s.Condition, s.For)
-	case RefuseCollection:
-		return fmt.Sprintf("MongoDB refuses with code %d every write to %s, for %s", s.Code, s.Collection, s.For)
-	default:
-		return s.repair()
-	}
 }

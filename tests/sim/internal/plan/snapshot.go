@@ -1,10 +1,8 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -84,9 +82,8 @@ func (d *drawing) snapshots(r *rand.Rand) {
 	}
 	wanted = wanted || d.feature == WithSnapshot
 	replaces = replaces || d.feature == WithSnapshot
-	repairs := slices.ContainsFunc(d.plan.Steps, func(step Step) bool { return step.Kind == Repair })
 	older := s.MongoVersion == "4.4"
-	if repairs || s.Documents != "" || s.Deliveries > 0 || s.OnReplaced != "" && !replaces || s.OnReplaced == "" && !older && !wanted {
+	if d.plan.Has(Repair) || s.Documents != "" || s.Deliveries > 0 || s.OnReplaced != "" && !replaces || s.OnReplaced == "" && !older && !wanted {
 		return
 	}
 	if s.OnReplaced = ""; older {
@@ -103,13 +100,12 @@ func (d *drawing) snapshots(r *rand.Rand) {
 		d.plan.Garbage = nil
 		left = append(left, Poison, RefuseDocument)
 	}
-	d.plan.Steps = append(d.plan.Steps, steps...)
+	d.add(steps...)
 	if compound {
 		d.compound(mutable)
 		left = append(left, Poison, RefuseDocument, HangProjection)
 	}
-	d.plan.Steps = slices.DeleteFunc(d.plan.Steps, func(step Step) bool { return slices.Contains(left, step.Kind) })
-	slices.SortStableFunc(d.plan.Steps, func(a, b Step) int { return cmp.Compare(a.At.Duration, b.At.Duration) })
+	d.leaveOut(left...)
 }
 
 // compound turns the events of a stream that begins with a snapshot into changes of documents whose
@@ -121,33 +117,9 @@ func (d *drawing) compound(r *rand.Rand) {
 	if s.MongoVersion == "5.0" {
 		s.MongoVersion = "6.0" // the first one with images
 	}
-	d.plan.Bursts, d.plan.Garbage = slices.Clone(d.plan.Bursts), nil
+	d.plan.Garbage = nil
 	changes(r, d.plan.Bursts)
 	for n := range d.plan.Before { // a delete would be no event of the stream
 		d.plan.Before[n].Operation = []envelope.Operation{envelope.Update, envelope.Replace}[r.IntN(2)]
 	}
-}
-
-// lost describes the fault in words.
-func (s Step) lost() string {
-	switch s.Kind {
-	case LoseHistory:
-		return fmt.Sprintf("kill every producer, and let MongoDB forget all changes %s later, when they start again", s.For)
-	case CommandSnapshot:
-		return fmt.Sprintf("the operator requests: snapshot %s, of %s", s.Command, s.Stream)
-	default:
-		return s.programs()
-	}
-}
-
-// snapshot describes the snapshot in words; empty without one.
-func (s Settings) snapshot() string {
-	if s.Snapshot == "" {
-		return ""
-	}
-	what := map[string]string{
-		SnapshotStart: "streams begin with a snapshot", SnapshotHeal: "a snapshot replaces lost history",
-		SnapshotRequest: "the operator starts a snapshot", SnapshotAggregates: "the operator starts a snapshot of single aggregates",
-	}[s.Snapshot]
-	return fmt.Sprintf("; %s, in chunks of %d at %d a second (0: any number)", what, s.SnapshotChunk, s.SnapshotRate)
 }
