@@ -67,11 +67,15 @@ func (w *world) answerSends(step plan.Step) {
 		}
 		left--
 		return left >= 0
-	}, servicebus.Answer{Outcome: outcomes[step.Answer], Detach: step.Answer == plan.Detached, Condition: step.Condition}))
+	}, answerOf(step)))
 }
 
 func (w *world) inject(a *agenda, f servicebus.Faults, d time.Duration) {
-	end := w.bus.Inject(f)
+	w.lasts(a, d, w.bus.Inject(f))
+}
+
+// lasts plans the end of something that was injected, which is called again when everything heals.
+func (w *world) lasts(a *agenda, d time.Duration, end func()) {
 	w.injected = append(w.injected, end)
 	w.later(a, d, end)
 }

@@ -45,9 +45,6 @@ type change struct {
 func (r *rows) expect(c history.Commit, operation envelope.Operation, write string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lines == nil {
-		r.lines, r.seen = map[place]*changesOf{}, map[string]bool{}
-	}
 	of := place{c.Stream, c.Aggregate}
 	if r.lines[of] == nil {
 		r.lines[of] = &changesOf{}

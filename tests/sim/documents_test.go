@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -151,30 +150,29 @@ func (d *documents) write(ctx context.Context, here place, operation envelope.Op
 	})
 }
 
-// lookups counts what was looked up late: after it had changed further, and after it was deleted.
-type lookups struct{ later, gone atomic.Int64 }
-
-func (l *lookups) count(update projection.Event) {
+// countLookup counts a document that was looked up late: after it had changed further, or after it
+// was deleted.
+func (w *world) countLookup(update projection.Event) {
 	now := update.Document()
 	said, _ := now.Lookup("occurredAt").StringValueOK()
 	wrote, _ := update.Body.Lookup("updateDescription", "updatedFields", "occurredAt").StringValueOK()
 	switch {
 	case now == nil:
-		l.gone.Add(1)
+		w.met.add("looked up when gone", 1)
 	case said != wrote:
-		l.later.Add(1)
+		w.met.add("looked up later", 1)
 	}
 }
 
 // asInsert returns an event in the form of an insert. Of a change it contains what is the same at
 // every reading: the inserted document, or what an update wrote.
-func asInsert(e projection.Event, late *lookups) (projection.Event, error) {
+func (w *world) asInsert(e projection.Event) (projection.Event, error) {
 	document := e.Document()
 	switch e.Operation {
 	case envelope.Insert:
 		return e, nil
 	case envelope.Update:
-		late.count(e)
+		w.countLookup(e)
 		document, _ = e.Body.Lookup("updateDescription", "updatedFields", "event").DocumentOK()
 	case envelope.Delete:
 		document, _ = bson.Marshal(bson.D{{Key: "type", Value: gone}, {Key: "occurredAt", Value: gone}}) // two strings

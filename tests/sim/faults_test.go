@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"context"
 	"slices"
 	"strings"
@@ -18,32 +17,19 @@ import (
 // due is something that must be done at a moment of the run.
 type due struct {
 	at   time.Duration // since the streams began
-	nth  int           // keeps what is due at one moment in the order in which it was added
 	what func()
 }
 
-// agenda is what must still be done, in the order of time.
-type agenda struct {
-	all   []due
-	added int
-}
-
-func (a *agenda) Len() int { return len(a.all) }
-func (a *agenda) Less(i, j int) bool {
-	x, y := a.all[i], a.all[j]
-	return x.at < y.at || (x.at == y.at && x.nth < y.nth)
-}
-func (a *agenda) Swap(i, j int) { a.all[i], a.all[j] = a.all[j], a.all[i] }
-func (a *agenda) Push(x any)    { a.all = append(a.all, x.(due)) }
-func (a *agenda) Pop() any {
-	last := a.all[len(a.all)-1]
-	a.all = a.all[:len(a.all)-1]
-	return last
-}
+// agenda is what must still be done, in the order of time, and of one moment in the order in which
+// it was added.
+type agenda []due
 
 func (a *agenda) add(at time.Duration, what func()) {
-	a.added++
-	heap.Push(a, due{at, a.added, what})
+	n := slices.IndexFunc(*a, func(d due) bool { return d.at > at })
+	if n < 0 {
+		n = len(*a)
+	}
+	*a = slices.Insert(*a, n, due{at, what})
 }
 
 // trouble makes the faults of the plan happen, one after the other, and ends when the last is over
@@ -54,8 +40,9 @@ func (w *world) trouble(ctx context.Context) {
 		a.add(s.At.Duration, func() { w.fault(a, s) }) //nolint:contextcheck // what it starts has the test's context, or outlives the step that starts it
 	}
 	a.add(w.plan.Heals.Duration, func() {})
-	for a.Len() > 0 {
-		next := heap.Pop(a).(due)
+	for len(*a) > 0 {
+		next := (*a)[0]
+		*a = (*a)[1:]
 		w.tendUntil(ctx, next.at)
 		next.what()
 	}
@@ -129,8 +116,10 @@ func (w *world) fault(a *agenda, step plan.Step) {
 		}
 		w.blob.Fail(503, d)
 		w.later(a, d, func() {}) // it ends on its own, as an election does
-	case plan.SlowCheckpoints, plan.FailCheckpoints:
-		w.troubleStore(step)
+	case plan.SlowCheckpoints:
+		w.failPoint("update", step.Times, ofCheckpoints, bson.E{Key: "blockConnection", Value: true}, bson.E{Key: "blockTimeMS", Value: step.For.Milliseconds()})
+	case plan.FailCheckpoints:
+		w.failPoint("update", step.Times, ofCheckpoints, concern(step.Code))
 	case plan.LoseAcks:
 		w.bus.LoseAcknowledgements(step.Times)
 	case plan.RefuseSends:
@@ -140,7 +129,7 @@ func (w *world) fault(a *agenda, step plan.Step) {
 	case plan.SlowUpdates:
 		w.slow("update", step.Times, d)
 	case plan.RefuseUpdates:
-		w.refuseUpdates(step.Times)
+		w.failPoint("update", step.Times, bson.E{Key: "errorCode", Value: 16732}, ofProjectors)
 	case plan.BreakLease:
 		w.stranger(a, step)
 	case plan.KillInHand, plan.StopInHand, plan.CutBusInHand, plan.CutInHand:
@@ -201,16 +190,10 @@ func (w *world) faultOf(a *agenda, s *slot, i *instance, step plan.Step) {
 		if !w.mayHang(i, isProducer(step), d) {
 			return
 		}
-		i.bus.Hold(network.Both)
-		i.mongo.Hold(network.Both)
-		i.blob.Hold(network.Both)
-		i.store.Hold(network.Both)
-		w.later(a, d, func() {
-			i.bus.Heal()
-			i.mongo.Heal()
-			i.blob.Heal()
-			i.store.Heal()
-		})
+		for _, l := range i.links() {
+			l.Hold(network.Both)
+		}
+		w.later(a, d, i.heal)
 	case plan.LoseAnswers:
 		i.blob.LoseAnswers(step.Times)
 	case plan.DelayRequests:
@@ -300,11 +283,6 @@ func (w *world) mayCut(d time.Duration) bool {
 
 // partition separates an instance from one server.
 func (w *world) partition(a *agenda, i *instance, step plan.Step) {
-	type link interface {
-		Hold(d network.Direction)
-		Cut()
-		Heal()
-	}
 	d, hangs, isBus := step.For.Duration, step.Kind == plan.Hang, step.Server == plan.ServiceBus
 	l := map[string]link{plan.ServiceBus: i.bus, plan.MongoDB: i.mongo, plan.Storage: i.blob}[step.Server]
 	if step.Server == plan.Storage && w.plan.Settings.Store != "" {
@@ -318,7 +296,7 @@ func (w *world) partition(a *agenda, i *instance, step plan.Step) {
 	default:
 		l.Cut()
 	}
-	w.later(a, d, func() { l.Heal() })
+	w.later(a, d, l.Heal)
 }
 
 // stranger breaks the lease, and perhaps acquires it.
@@ -341,22 +319,25 @@ func (w *world) stranger(a *agenda, step plan.Step) {
 	}
 }
 
-// refuseUpdates makes MongoDB answer the next n updates of projectors with an unlisted code.
-func (w *world) refuseUpdates(n int) {
-	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
-		{Key: "configureFailPoint", Value: "failCommand"},
-		{Key: "mode", Value: bson.D{{Key: "times", Value: n}}},
-		{Key: "data", Value: bson.D{
-			{Key: "failCommands", Value: bson.A{"update"}}, {Key: "errorCode", Value: 16732}, {Key: "appName", Value: "sluice-projector"},
-		}},
-	}).Err()
-	if err != nil {
-		w.trace.add("MongoDB could not be made to refuse: %v", err)
-	}
-}
-
 // slow makes MongoDB wait before it executes the next n commands of a name.
 func (w *world) slow(command string, n int, d time.Duration) {
+	w.failPoint(command, n, bson.D{{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: d.Milliseconds()}}...)
+}
+
+// concern is the part of a fail point with which MongoDB does what it is asked, and answers beside
+// it with an error of the write concern.
+func concern(code int32) bson.E {
+	return bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: code}, {Key: "errmsg", Value: "waiting for replication"}}}
+}
+
+// The names under which clients connect to MongoDB.
+var (
+	ofProjectors  = bson.E{Key: "appName", Value: "sluice-projector"}
+	ofCheckpoints = bson.E{Key: "appName", Value: "sluice-checkpoint"}
+)
+
+// failPoint makes something else happen at the next n commands of a name; with 0, no longer.
+func (w *world) failPoint(command string, n int, what ...bson.E) {
 	var mode any = "off"
 	if n > 0 {
 		mode = bson.D{{Key: "times", Value: n}}
@@ -364,14 +345,10 @@ func (w *world) slow(command string, n int, d time.Duration) {
 	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
 		{Key: "configureFailPoint", Value: "failCommand"},
 		{Key: "mode", Value: mode},
-		{Key: "data", Value: bson.D{
-			{Key: "failCommands", Value: bson.A{command}},
-			{Key: "blockConnection", Value: true},
-			{Key: "blockTimeMS", Value: d.Milliseconds()},
-		}},
+		{Key: "data", Value: append(bson.D{{Key: "failCommands", Value: bson.A{command}}}, what...)},
 	}).Err()
 	if err != nil {
-		w.trace.add("MongoDB could not be slowed down: %v", err)
+		w.trace.add("MongoDB could not be made to fail at %s: %v", command, err)
 	}
 }
 
@@ -388,13 +365,8 @@ func (w *world) heal() {
 	}
 	w.bus.LoseAcknowledgements(0)
 	require.NoError(w, w.bus.RefuseSends(topic, 0))
-	for _, slots := range [][]*slot{w.producers, w.projector} {
-		for _, s := range slots {
-			s.fill()
-			s.now.bus.Heal()
-			s.now.mongo.Heal()
-			s.now.blob.Heal()
-			s.now.store.Heal()
-		}
+	for _, s := range slices.Concat(w.producers, w.projector) {
+		s.fill()
+		s.now.heal()
 	}
 }

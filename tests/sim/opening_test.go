@@ -64,7 +64,7 @@ var closes = []byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x18, 0x45}
 func (c *longTalk) Write(p []byte) (int, error) {
 	if c.left > 0 && !bytes.Equal(p, closes) {
 		if c.left--; c.left == 0 {
-			c.w.openedLate.Add(1)
+			c.w.met.add("slow openings", 1)
 		}
 		select {
 		case <-time.After(c.trip): // it is the network that takes so long

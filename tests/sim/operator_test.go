@@ -47,7 +47,7 @@ func (w *world) rewind(step plan.Step) {
 		// possible one.
 		code, _ := w.produce("token", "rewind", "--force", "--stream", step.Stream, "--to", to.UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339))
 		if code == commandline.ExitOK {
-			w.rewound.Add(1)
+			w.met.add("checkpoints taken back", 1)
 			return
 		}
 		pause(w.Context(), 2*time.Second)

@@ -30,12 +30,6 @@ func TestG1G5TheReadModelsDatabaseIsAwayForHours(t *testing.T) {
 			p.Settings.Projectors, p.Garbage = 1, nil
 			virtualtime.Test(t, func(t *testing.T) {
 				inWorld(t, p, func(w *world) {
-					w.broken = &promises{}
-					defer func() {
-						if w.Failed() {
-							w.Log(w.trace)
-						}
-					}()
 					w.whole(func() {
 						pause(w.Context(), 10*time.Second)
 						w.trace.add("the read model's database is away for %s", away)

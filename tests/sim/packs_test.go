@@ -2,9 +2,7 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -17,14 +15,6 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// packs counts what a run did with packs.
-type packs struct {
-	sent, events atomic.Int64 // packs that the broker took, and their events
-	letters      atomic.Int64 // packs in the dead-letter queue
-	copies       atomic.Int64 // events that were set aside
-	off          atomic.Int64 // commands that let no leader send packs
-}
-
 // commandPacks has the operator let leaders send packs, or let them not, beside everything else.
 func (w *world) commandPacks(step plan.Step) {
 	w.work.Go(func() {
@@ -35,7 +25,7 @@ func (w *world) commandPacks(step plan.Step) {
 		for range 10 {
 			if code, _ := w.produce(args...); code == commandline.ExitOK {
 				if step.Command == plan.PacksOff {
-					w.packs.off.Add(1)
+					w.met.add("packs off", 1)
 				}
 				return
 			}
@@ -69,7 +59,7 @@ func (w *world) asideOf() (aside []checker.Aside) {
 	for _, m := range w.bus.PeekDeadLetters(subPath, 10_000) {
 		events := witness.Letters(m)
 		if len(events) > 1 {
-			w.packs.letters.Add(1)
+			w.met.add("dead-lettered packs", 1)
 		}
 		for _, e := range events {
 			letters = append(letters, letter{
@@ -134,23 +124,6 @@ func (w *world) copies() (copies []letter) {
 			checker.Aside{MessageID: w.record.Event(f.MessageID), Session: f.Session, Reason: f.Reason, Description: f.Description}, f.Arrived,
 		})
 	}
-	w.packs.copies.Store(max(w.packs.copies.Load(), int64(len(copies))))
+	w.met.most(copiesOfParked, len(copies))
 	return copies
-}
-
-// coverageOfPacks is what the seeds have met of packs.
-type coverageOfPacks struct {
-	sent, events, letters, copies, off int
-}
-
-func (c *coverageOfPacks) add(w *world) {
-	c.sent += int(w.packs.sent.Load())
-	c.events += int(w.packs.events.Load())
-	c.letters += int(w.packs.letters.Load())
-	c.copies += int(w.packs.copies.Load())
-	c.off += int(w.packs.off.Load())
-}
-
-func (c coverageOfPacks) String() string {
-	return fmt.Sprintf(" packs:%d events in packs:%d dead-lettered packs:%d copies of parked events:%d packs off:%d", c.sent, c.events, c.letters, c.copies, c.off)
 }

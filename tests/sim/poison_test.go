@@ -24,10 +24,14 @@ var errPoison = errors.New("poison, until the projection is fixed")
 
 // cannot returns the error of a projection for an event that it cannot apply.
 func (w *world) cannot(e projection.Event) error {
-	w.refusals.slowly()
+	if d := time.Duration(w.slowEvents.Load()); d > 0 {
+		w.met.add("slow events", 1)
+		time.Sleep(d)
+	}
 	kind, _ := e.Document().Lookup("type").StringValueOK()
-	if kind == plan.Hanging {
-		w.singles.hang(e.Aggregate)
+	if returns, hangs := w.hangs.Load(e.Aggregate); hangs && kind == plan.Hanging {
+		w.met.add("hung projections", 1)
+		<-returns.(chan struct{})
 	}
 	if kind == poison && !w.fixed.Load() {
 		return projection.Permanent(errPoison)
@@ -42,7 +46,7 @@ func (w *world) mannered(e projection.Event, writes []projection.Write, err erro
 	if err != nil || !ok || w.fixed.Load() || len(writes) == 0 {
 		return writes, err
 	}
-	w.singles.mannered.Add(1)
+	w.met.add("poison in other manners", 1)
 	first := writes[0].(projection.UpdateOne)
 	add := func(field string, value any) projection.Write {
 		return projection.Update(first.Collection, first.ID, projection.Set(field, value))
@@ -68,42 +72,46 @@ type panics struct{}
 // MarshalBSONValue implements [bson.ValueMarshaler].
 func (panics) MarshalBSONValue() (byte, []byte, error) { panic("a panic while the writes are encoded") }
 
-// brittle is a projection that cannot apply poison.
+// brittle is a projection of one instance that cannot apply poison, and does not survive deadly
+// events.
 type brittle struct {
 	projection.Projection
 	w *world
+	i *instance
 }
 
 // Project implements [projection.Projection].
 func (b brittle) Project(e projection.Event) ([]projection.Write, error) {
-	e, err := asInsert(e, &b.w.lookups)
-	if err == nil {
-		err = b.w.cannot(e)
-	}
-	if err != nil {
-		return nil, err
-	}
-	writes, err := b.Projection.Project(e)
-	return b.w.mannered(e, writes, err)
+	return b.w.project(b.i, b.Projection, e)
 }
 
 // brittleDocument is the same of a projection with one document.
 type brittleDocument struct {
 	projection.OneDocument
 	w *world
+	i *instance
 }
 
 // Project implements [projection.Projection].
 func (b brittleDocument) Project(e projection.Event) ([]projection.Write, error) {
-	e, err := asInsert(e, &b.w.lookups)
+	return b.w.project(b.i, b.OneDocument, e)
+}
+
+// project returns the writes of an event, or fails as the plan requires; i is nil where no instance
+// can end.
+func (w *world) project(i *instance, p projection.Projection, e projection.Event) ([]projection.Write, error) {
+	err := i.survives(e, &w.fixed)
 	if err == nil {
-		err = b.w.cannot(e)
+		e, err = w.asInsert(e)
+	}
+	if err == nil {
+		err = w.cannot(e)
 	}
 	if err != nil {
 		return nil, err
 	}
-	writes, err := b.OneDocument.Project(e)
-	return b.w.mannered(e, writes, err)
+	writes, err := p.Project(e)
+	return w.mannered(e, writes, err)
 }
 
 // commitsOf returns the events of a step's aggregate, of one stream, or of all if they share

@@ -3,10 +3,10 @@ package sim
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,13 +25,10 @@ import (
 // programs are the programs of a run's projections, one beside each projector, and what goes wrong
 // with them. All of it is empty if projections are part of their projectors.
 type programs struct {
-	mu       sync.Mutex
-	all      map[string]*sidecar // by the name of the projector; guarded by mu
-	failing  []*failing          // guarded by mu
-	fatal    map[string]bool     // whether the poison of an aggregate is still fatal; guarded by mu
-	failed   map[string]int      // calls, by how; guarded by mu
-	deaths   int                 // guarded by mu
-	declared int                 // programs that started under another declaration; guarded by mu
+	mu      sync.Mutex
+	all     map[string]*sidecar // by the name of the projector; guarded by mu
+	failing []*failing          // guarded by mu
+	fatal   map[string]bool     // whether the poison of an aggregate is still fatal; guarded by mu
 }
 
 // The programs that operators' commands and the second version use. Nothing goes wrong with them.
@@ -76,7 +73,7 @@ func (w *world) programOf(name string) *sidecar {
 	if p := w.programs.all[name]; p != nil {
 		return p
 	}
-	var code projection.OneDocument = brittleDocument{projection.Timeline{}, w}
+	var code projection.OneDocument = brittleDocument{projection.Timeline{}, w, nil}
 	if name == revisedProgram {
 		code = revised{}
 	}
@@ -85,9 +82,6 @@ func (w *world) programOf(name string) *sidecar {
 		handler, err := protocol.Handler(indexed{code, indexes})
 		require.NoError(w, err)
 		p.code = append(p.code, handler)
-	}
-	if w.programs.all == nil {
-		w.programs.all = map[string]*sidecar{}
 	}
 	w.programs.all[name] = p
 	if name == operatorsProgram || name == revisedProgram {
@@ -124,23 +118,14 @@ func (w *world) programFault(a *agenda, step plan.Step) {
 		w.later(a, d, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			for n := range s.failing {
-				if s.failing[n] == f {
-					s.failing = append(s.failing[:n], s.failing[n+1:]...)
-					return
-				}
-			}
+			s.failing = slices.DeleteFunc(s.failing, func(other *failing) bool { return other == f })
 		})
 	case plan.KillProgram:
 		p := w.programOf(step.Of)
 		p.Stop()
-		s.mu.Lock()
-		s.deaths++
+		w.met.add("killed programs", 1)
 		if step.Takes {
-			s.declared++
-		}
-		s.mu.Unlock()
-		if step.Takes {
+			w.met.add("programs of another declaration", 1)
 			p.mu.Lock()
 			p.code[0], p.code[1] = p.code[1], p.code[0]
 			p.mu.Unlock()
@@ -159,28 +144,13 @@ func (w *world) poisonProgram(a *agenda, step plan.Step) {
 	if step.Manner == plan.Nonsensical {
 		reason = "ProjectionInvalid"
 	}
-	w.record.Note(func(run *checker.Run) {
-		run.Sick = append(run.Sick, checker.Sick{
-			Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Reason: reason, Perhaps: true, Ends: step.Manner == plan.Kills,
-		})
-	})
-	s := &w.programs
-	s.mu.Lock()
-	if s.fatal == nil {
-		s.fatal = map[string]bool{}
+	set := func(fatal bool) {
+		w.programs.mu.Lock()
+		defer w.programs.mu.Unlock()
+		w.programs.fatal[step.Aggregate] = fatal
 	}
-	s.fatal[step.Aggregate] = true
-	s.mu.Unlock()
-	end := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.fatal[step.Aggregate] = false
-	}
-	w.refusals.documents[step.Aggregate] = end
-	if step.For.Duration > 0 {
-		w.later(a, step.For.Duration, end)
-	}
-	w.work.Go(func() { w.around(w.Context(), step, step.Manner) })
+	set(true)
+	w.fails(a, step, step.Manner, checker.Sick{Reason: reason, Ends: step.Manner == plan.Kills}, func() { set(false) })
 }
 
 // asked is an event of a call, as far as faults depend on it.
@@ -189,25 +159,22 @@ type asked struct {
 	Data          json.RawMessage
 }
 
+// poisonings are how the first events at which a program fails are counted, by what it does.
+var poisonings = map[string]string{
+	plan.Throws: "events at which a program throws", plan.Kills: "that kill it", plan.Nonsensical: "that it answers wrongly",
+}
+
 // poisonOf returns what the program does with the first event that is still fatal.
-func (s *programs) poisonOf(events []asked) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (w *world) poisonOf(events []asked) string {
+	w.programs.mu.Lock()
+	defer w.programs.mu.Unlock()
 	for _, e := range events {
-		if s.fatal[e.Subject] && (e.Type == plan.Throws || e.Type == plan.Kills || e.Type == plan.Nonsensical) {
-			s.count(e.Type)
+		if counted, fails := poisonings[e.Type]; fails && w.programs.fatal[e.Subject] {
+			w.met.add(counted, 1)
 			return e.Type
 		}
 	}
 	return ""
-}
-
-// count counts a failed call; mu is held.
-func (s *programs) count(how string) {
-	if s.failed == nil {
-		s.failed = map[string]int{}
-	}
-	s.failed[how]++
 }
 
 // failure returns how a call fails; empty: it does not.
@@ -226,7 +193,7 @@ func (p *sidecar) failure(events []asked) string {
 			}
 			p.failed[key] = true
 		}
-		s.count(f.step.Answer)
+		p.w.met.add(failedAnswers, 1)
 		return f.step.Answer
 	}
 	return ""
@@ -250,7 +217,7 @@ func (p *sidecar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := json.Unmarshal(body, &events); err != nil {
 		p.w.Errorf("a call of a program: %v", err)
 	}
-	how := p.w.programs.poisonOf(events)
+	how := p.w.poisonOf(events)
 	if how == "" {
 		how = p.failure(events)
 	}
@@ -288,37 +255,4 @@ func (p *sidecar) answer(w http.ResponseWriter, r *http.Request, code http.Handl
 		return
 	}
 	code.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
-}
-
-// coverageOfPrograms is what the seeds have met of them.
-type coverageOfPrograms struct {
-	runs, deaths, declared int
-	failed                 map[string]int
-}
-
-func (c *coverageOfPrograms) add(w *world) {
-	if !w.plan.Settings.Program {
-		return
-	}
-	s := &w.programs
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.runs++
-	c.deaths += s.deaths
-	c.declared += s.declared
-	if c.failed == nil {
-		c.failed = map[string]int{}
-	}
-	for how, n := range s.failed {
-		c.failed[how] += n
-	}
-}
-
-func (c coverageOfPrograms) String() string {
-	answers := 0
-	for _, how := range plan.Answers {
-		answers += c.failed[how]
-	}
-	return fmt.Sprintf(" projections in programs:%d killed programs:%d programs of another declaration:%d failed answers of programs:%d events at which a program throws:%d that kill it:%d that it answers wrongly:%d",
-		c.runs, c.deaths, c.declared, answers, c.failed[plan.Throws], c.failed[plan.Kills], c.failed[plan.Nonsensical])
 }

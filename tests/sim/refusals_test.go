@@ -1,11 +1,7 @@
 package sim
 
 import (
-	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -14,16 +10,6 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// refusals are what the read model's database refuses of single aggregates, and of large
-// transactions.
-type refusals struct {
-	documents  map[string]func() // by aggregate, what ends it; the driver's goroutine alone
-	large      atomic.Int64      // transactions that were refused
-	refused    atomic.Int64      // writes of documents that were
-	slowEvents atomic.Int64      // nanoseconds that a projection takes for an event
-	slowed     atomic.Int64      // events
-}
-
 // refuse makes one of the faults that concern a projector's writes.
 func (w *world) refuse(a *agenda, step plan.Step) {
 	d := step.For.Duration
@@ -31,20 +17,16 @@ func (w *world) refuse(a *agenda, step plan.Step) {
 	case plan.RefuseDocument:
 		w.refuseDocument(a, step)
 	case plan.SmallTransactions:
-		end := w.mongo.RefuseWrites(func(write mongo.Writing) int32 {
+		w.lasts(a, d, w.mongo.RefuseWrites(func(write mongo.Writing) int32 {
 			if write.Database != readModel || write.Before < step.Times {
 				return 0
 			}
-			w.refusals.large.Add(1)
+			w.met.add("transactions too large", 1)
 			return step.Code
-		})
-		w.injected = append(w.injected, end)
-		w.later(a, d, end)
+		}))
 	case plan.SlowEvents:
-		w.refusals.slowEvents.Store(int64(step.Delay.Duration))
-		end := func() { w.refusals.slowEvents.Store(0) }
-		w.injected = append(w.injected, end)
-		w.later(a, d, end)
+		w.slowEvents.Store(int64(step.Delay.Duration))
+		w.lasts(a, d, func() { w.slowEvents.Store(0) })
 	default:
 		w.Errorf("no code handles %s", step.Kind)
 	}
@@ -61,21 +43,25 @@ func (w *world) refuseDocument(a *agenda, step plan.Step) {
 	if plan.ForGood(step.Code) {
 		reason = "WriteRefused"
 	}
-	w.record.Note(func(run *checker.Run) {
-		run.Sick = append(run.Sick, checker.Sick{Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Reason: reason, Perhaps: true})
-	})
 	end := sync.OnceFunc(w.mongo.RefuseWrites(func(write mongo.Writing) int32 {
 		if write.Database != readModel || write.Collection != w.plan.Settings.Projection || write.ID != step.Aggregate || !holdsStubborn(write.Document) {
 			return 0
 		}
-		w.refusals.refused.Add(1)
 		return step.Code
 	}))
-	w.refusals.documents[step.Aggregate] = end
+	w.fails(a, step, plan.Stubborn, checker.Sick{Reason: reason}, end)
+}
+
+// fails commits the events of an aggregate of which one fails until end is called: for a while, or
+// until all else is at rest. By then the aggregate is parked as how describes, or not.
+func (w *world) fails(a *agenda, step plan.Step, kind string, how checker.Sick, end func()) {
+	how.Aggregate, how.Before, how.Total, how.Perhaps = step.Aggregate, step.Before, step.Total, true
+	w.record.Note(func(run *checker.Run) { run.Sick = append(run.Sick, how) })
+	w.failing[step.Aggregate] = end
 	if step.For.Duration > 0 {
 		w.later(a, step.For.Duration, end)
 	}
-	w.work.Go(func() { w.around(w.Context(), step, plan.Stubborn) })
+	w.work.Go(func() { w.around(w.Context(), step, kind) })
 }
 
 func holdsStubborn(document bson.Raw) bool {
@@ -83,19 +69,11 @@ func holdsStubborn(document bson.Raw) bool {
 	return ok && n > 0
 }
 
-// slowly waits for the time that a projection takes for an event.
-func (r *refusals) slowly() {
-	if d := time.Duration(r.slowEvents.Load()); d > 0 {
-		r.slowed.Add(1)
-		time.Sleep(d)
-	}
-}
-
 // beside waits until everything except the aggregates that are still refused is visible: they must
 // not delay others. Then the refusals end.
 func (w *world) beside() bool {
 	var names []string
-	for name := range w.refusals.documents {
+	for name := range w.failing {
 		names = append(names, name)
 	}
 	rest := func() bool {
@@ -107,7 +85,7 @@ func (w *world) beside() bool {
 	if !well {
 		w.unrest("while MongoDB refuses documents of %v", names)
 	}
-	for _, end := range w.refusals.documents {
+	for _, end := range w.failing {
 		end()
 	}
 	w.trace.add("MongoDB refuses nothing any more")
@@ -122,36 +100,10 @@ func (w *world) parkedPerhaps() int64 {
 		parked[run.Names(m)] = true
 	}
 	var names []string
-	for name := range w.refusals.documents {
+	for name := range w.failing {
 		if parked[name] {
 			names = append(names, name)
 		}
 	}
 	return w.record.Missing(names...)
-}
-
-// coverageOfRefusals is what the seeds have met of them.
-type coverageOfRefusals struct {
-	undecided, refused, healed int // aggregates with a document that MongoDB refuses: parked after a while, parked at once, and never parked
-	large, slow                int // transactions that were refused, and events for which a projection took its time
-}
-
-func (c *coverageOfRefusals) add(w *world, run checker.Run) {
-	for _, s := range run.Sick {
-		switch parked := slices.ContainsFunc(run.Aside, func(m checker.Aside) bool { return run.Names(m) == s.Aggregate }); {
-		case !s.Perhaps:
-		case !parked:
-			c.healed++
-		case s.Reason == "Undecided":
-			c.undecided++
-		default:
-			c.refused++
-		}
-	}
-	c.large += int(w.refusals.large.Load())
-	c.slow += int(w.refusals.slowed.Load())
-}
-
-func (c coverageOfRefusals) String() string {
-	return fmt.Sprintf(" undecided:%d refused for good:%d refused for a while:%d transactions too large:%d slow events:%d", c.undecided, c.refused, c.healed, c.large, c.slow)
 }

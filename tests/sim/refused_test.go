@@ -20,9 +20,14 @@ var outcomes = map[string]servicebus.Outcome{
 	plan.Released: servicebus.Released, plan.Modified: servicebus.Modified, plan.Rejected: servicebus.Rejected,
 }
 
+// answerOf returns the plan's answer to a send.
+func answerOf(step plan.Step) servicebus.Answer {
+	return servicebus.Answer{Outcome: outcomes[step.Answer], Detach: step.Answer == plan.Detached, Condition: step.Condition}
+}
+
 // refuseMessage makes Service Bus permanently refuse one message: that never ends.
 func (w *world) refuseMessage(step plan.Step) {
-	w.bus.AnswerSendsOf(carries(step.Aggregate, step.Before+1), servicebus.Answer{Outcome: outcomes[step.Answer], Detach: step.Answer == plan.Detached, Condition: step.Condition})
+	w.bus.AnswerSendsOf(carries(step.Aggregate, step.Before+1), answerOf(step))
 	w.work.Go(func() { w.around(w.Context(), step, fine) })
 }
 

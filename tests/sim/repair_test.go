@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	driver "go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/azure"
@@ -31,12 +30,7 @@ func (w *world) repair(step plan.Step) {
 		}
 		insert(1, step.Before)
 		w.work.Go(func() { insert(step.Before+1, step.Total) })
-		w.commit(ctx, func() error {
-			_, err := w.client.Database(plan.Database).Collection(w.collectionOf(step.Aggregate)).Indexes().CreateOne(ctx, driver.IndexModel{
-				Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}},
-			})
-			return err
-		})
+		w.index(ctx, w.collectionOf(step.Aggregate), "aggregateId", "version")
 		w.commit(ctx, func() error {
 			_, err := w.readModel().UpdateOne(ctx, bson.D{{Key: "_id", Value: step.Aggregate}, {Key: "events", Value: bson.D{{Key: "$gt", Value: 0}}}},
 				bson.D{{Key: "$set", Value: bson.D{{Key: "firstOccurredAt", Value: "never"}, {Key: "types.Wrong", Value: 1}}}})
@@ -51,7 +45,7 @@ func (w *world) repair(step plan.Step) {
 		if !w.until(func(code int) bool { return code == commandline.ExitOK }, knows, repair...) {
 			return
 		}
-		w.repaired.Add(1)
+		w.met.add("aggregates repaired", 1)
 		// What a command that was killed had in hand was locked. It is only to be removed: a replay
 		// applies nothing of it.
 		if w.isAside(step.Aggregate) {

@@ -28,7 +28,7 @@ func (w *world) replaceCollection(step plan.Step) {
 		w.trace.add("the collection could not be replaced: %v", err) // MongoDB has no primary, or its answer got lost
 		return
 	}
-	w.replaced.Add(1)
+	w.met.add("collections replaced", 1)
 }
 
 // replacedCollection is in the error of a stream that stops because its collection was replaced.
@@ -44,5 +44,5 @@ func (w *world) goOn(string, string) bool {
 // passedOver reports whether a collection was replaced whose stream must stop, and no stream has
 // reported it yet.
 func (w *world) passedOver() bool {
-	return w.plan.Settings.OnReplaced == "fail" && w.replaced.Load() > 0 && !w.replacedIsKnown.Load()
+	return w.plan.Settings.OnReplaced == "fail" && w.met.count("collections replaced") > 0 && !w.replacedIsKnown.Load()
 }

@@ -64,8 +64,7 @@ func (w *world) drop(aggregate string) bool {
 // aggregate for longer than it waits.
 func (w *world) succeeds(args ...string) bool {
 	for tries := 1; ; tries++ {
-		code, said := w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), args...)
-		w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, said)
+		code, said := w.operate(nil, args...)
 		if code == commandline.ExitOK {
 			return true
 		}
@@ -88,7 +87,7 @@ func (w *world) killedBy(d time.Duration, change func(*projector.Config, *projec
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		code, _ := w.commandBy(ctx, bus, mongo, change, args...)
+		code, _ := w.command(ctx, bus, mongo, change, args...)
 		w.trace.add("projector %s, to be killed after %s: exit code %d", strings.Join(args, " "), d, code)
 	}()
 	pause(w.Context(), d)
@@ -98,13 +97,15 @@ func (w *world) killedBy(d time.Duration, change func(*projector.Config, *projec
 	<-ended
 }
 
-// command runs one of the projector's operator commands.
-func (w *world) command(ctx context.Context, bus, mongo *network.Link, args ...string) (code int, said string) {
-	return w.commandBy(ctx, bus, mongo, nil, args...)
+// operate runs a command over links without faults; change may be nil.
+func (w *world) operate(change func(*projector.Config, *projector.Options), args ...string) (code int, said string) {
+	code, said = w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), change, args...)
+	w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, said)
+	return code, said
 }
 
-// commandBy is command with other settings.
-func (w *world) commandBy(
+// command runs one of the projector's operator commands, with other settings if change is not nil.
+func (w *world) command(
 	ctx context.Context, bus, mongo *network.Link, change func(*projector.Config, *projector.Options), args ...string,
 ) (code int, said string) {
 	var out bytes.Buffer

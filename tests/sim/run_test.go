@@ -115,19 +115,15 @@ func (w *world) unrest(format string, args ...any) {
 
 // stopAll stops every service cleanly and joins all there ever were.
 func (w *world) stopAll() {
-	for _, slots := range [][]*slot{w.versions.projectors, w.projector, w.more, w.producers} {
-		for _, s := range slots {
-			s.end()
-		}
+	all := slices.Concat(w.versions.projectors, w.projector, w.more, w.producers)
+	for _, s := range all {
+		s.end()
 	}
-	for _, slots := range [][]*slot{w.versions.projectors, w.projector, w.more, w.producers} {
-		for _, s := range slots {
-			for _, i := range s.gone {
-				<-i.done
-				i.bus.Cut()
-				i.mongo.Cut()
-				i.blob.Cut()
-				i.store.Cut()
+	for _, s := range all {
+		for _, i := range s.gone {
+			<-i.done
+			for _, l := range i.links() {
+				l.Cut()
 			}
 		}
 	}

@@ -81,6 +81,22 @@ func (s *slot) start() {
 	s.w.trace.add("start %s", i.name)
 }
 
+// link is the way of an instance to one server.
+type link interface {
+	Hold(d network.Direction)
+	Cut()
+	Heal()
+	Kill(silent bool)
+}
+
+func (i *instance) links() []link { return []link{i.bus, i.mongo, i.blob, i.store} }
+
+func (i *instance) heal() {
+	for _, l := range i.links() {
+		l.Heal()
+	}
+}
+
 // hasStopped reports whether the instance has ended on its own, for a reason that an operator must
 // decide about.
 func (i *instance) hasStopped() bool {
@@ -109,10 +125,9 @@ func (s *slot) kill(silent bool) *instance {
 	s.now = nil
 	s.gone = append(s.gone, i)
 	close(i.asked)
-	i.bus.Kill(silent)
-	i.mongo.Kill(silent)
-	i.blob.Kill(silent)
-	i.store.Kill(silent)
+	for _, l := range i.links() {
+		l.Kill(silent)
+	}
 	i.stop()
 	return i
 }
@@ -146,6 +161,11 @@ func (w *world) newProducer(name string) *slot {
 }
 
 func (w *world) newProjector(name string) *slot {
+	return w.newProjectorBy(name, func(c *projector.Config, o *projector.Options) { w.programOf(name).runs(c, o) })
+}
+
+// newProjectorBy is newProjector with other settings.
+func (w *world) newProjectorBy(name string, change func(*projector.Config, *projector.Options)) *slot {
 	s := &slot{w: w, name: name}
 	s.launch = func(ctx context.Context, i *instance) error {
 		c, o := w.projectorConfig(), projector.Options{
@@ -153,7 +173,7 @@ func (w *world) newProjector(name string) *slot {
 			ServiceBus: busOptions(i.bus),
 			Mongo:      func(o *options.ClientOptions) { o.SetDialer(i.mongo) },
 		}
-		w.programOf(name).runs(&c, &o)
+		change(&c, &o)
 		return projector.Run(ctx, c, o)
 	}
 	return s

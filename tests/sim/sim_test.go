@@ -178,18 +178,13 @@ func simulate(t *testing.T, s simulation) {
 	var leases []*leasecheck.Recorder
 	virtualtime.Test(t, func(t *testing.T) {
 		inWorld(t, s.plan, func(w *world) {
-			w.broken, leases = broken, w.leases
-			defer func() {
-				if w.Failed() || s.verbose {
-					w.Logf("\n%s", w.trace)
-				}
-			}()
+			w.broken, w.verbose, leases = broken, s.verbose, w.leases
 			w.whole(func() {
 				w.trouble(w.Context())
 				w.heal()
 			})
 			if s.seen != nil {
-				s.seen.add(w)
+				s.seen.addRun(w)
 			}
 		})
 	})

@@ -2,16 +2,12 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
@@ -25,26 +21,6 @@ var mannerReasons = map[string]string{
 	plan.Unencodable: "ProjectionInvalid", plan.TooLarge: "WriteRefused", plan.Grows: "WriteRefused",
 }
 
-// singles are the faults of single aggregates, sessions, partitions and collections, and what the
-// seeds met of them.
-type singles struct {
-	mu    sync.Mutex
-	hangs map[string]chan struct{} // by aggregate; guarded by mu
-
-	hung, mannered, ended, concerns, refusedSends, refusedWrites atomic.Int64
-}
-
-// hang does not return before the hang of an aggregate ends.
-func (s *singles) hang(aggregate string) {
-	s.mu.Lock()
-	end := s.hangs[aggregate]
-	s.mu.Unlock()
-	if end != nil {
-		s.hung.Add(1)
-		<-end
-	}
-}
-
 // single makes a fault of single.go of package plan.
 func (w *world) single(a *agenda, step plan.Step) {
 	d := step.For.Duration
@@ -55,28 +31,27 @@ func (w *world) single(a *agenda, step plan.Step) {
 		switch {
 		case !w.mayCut(d):
 		case step.Times > 0:
-			w.singles.ended.Add(int64(w.bus.EndSessions(topic, step.Condition, step.Times)))
+			w.met.add("ended AMQP sessions", w.bus.EndSessions(topic, step.Condition, step.Times))
 		default:
 			end := servicebus.Fault{End: step.Chance}
 			w.inject(a, servicebus.Faults{Seed: step.Random, Send: end, Receive: end, Settle: end}, d)
 		}
 	case plan.FailConcerns:
-		w.failConcerns(step)
+		w.met.add("write concern errors", 1)
+		w.failPoint(step.Command, step.Times, ofProjectors, concern(step.Code))
 	case plan.RefuseSession:
 		session := w.plan.Settings.SessionKey.Session(step.Aggregate)
 		w.refuseSends(a, step, func(of string) bool { return of == session })
 	case plan.RefusePartition:
 		w.refuseSends(a, step, func(of string) bool { return int(crc32.ChecksumIEEE([]byte(of)))%plan.Partitions == step.Times-1 })
 	case plan.RefuseCollection:
-		end := sync.OnceFunc(w.mongo.RefuseWrites(func(write mongo.Writing) int32 {
+		w.lasts(a, d, sync.OnceFunc(w.mongo.RefuseWrites(func(write mongo.Writing) int32 {
 			if write.Database != readModel || write.Collection != step.Collection {
 				return 0
 			}
-			w.singles.refusedWrites.Add(1)
+			w.met.add("refused writes to a collection", 1)
 			return step.Code
-		}))
-		w.injected = append(w.injected, end)
-		w.later(a, d, end)
+		})))
 	default:
 		w.Errorf("the simulation has no fault %s", step.Kind)
 	}
@@ -86,55 +61,21 @@ func (w *world) single(a *agenda, step plan.Step) {
 // until all else is at rest. Its aggregate is parked by then, or not, as with
 // [world.refuseDocument].
 func (w *world) hangProjection(a *agenda, step plan.Step) {
-	w.record.Note(func(run *checker.Run) {
-		run.Sick = append(run.Sick, checker.Sick{
-			Aggregate: step.Aggregate, Before: step.Before, Total: step.Total, Reason: "Undecided", Perhaps: true, Ends: w.plan.Settings.WatchProcesses,
-		})
-	})
 	returns := make(chan struct{})
-	w.singles.mu.Lock()
-	if w.singles.hangs == nil {
-		w.singles.hangs = map[string]chan struct{}{}
-	}
-	w.singles.hangs[step.Aggregate] = returns
-	w.singles.mu.Unlock()
-	end := sync.OnceFunc(func() { close(returns) })
-	w.refusals.documents[step.Aggregate] = end
-	if step.For.Duration > 0 {
-		w.later(a, step.For.Duration, end)
-	}
-	w.work.Go(func() { w.around(w.Context(), step, plan.Hanging) })
+	w.hangs.Store(step.Aggregate, returns)
+	how := checker.Sick{Reason: "Undecided", Ends: w.plan.Settings.WatchProcesses}
+	w.fails(a, step, plan.Hanging, how, sync.OnceFunc(func() { close(returns) }))
 }
 
 // refuseSends answers every send to some sessions with a condition.
 func (w *world) refuseSends(a *agenda, step plan.Step, of func(session string) bool) {
-	end := sync.OnceFunc(w.bus.AnswerSendsOf(func(a servicebus.Accepted) bool {
+	w.lasts(a, step.For.Duration, sync.OnceFunc(w.bus.AnswerSendsOf(func(a servicebus.Accepted) bool {
 		if strings.HasPrefix(a.MessageID, "garbage-") || !of(a.SessionID) {
 			return false
 		}
-		w.singles.refusedSends.Add(1)
+		w.met.add("refused sends of single sessions", 1)
 		return true
-	}, servicebus.Answer{Outcome: outcomes[step.Answer], Detach: step.Answer == plan.Detached, Condition: step.Condition}))
-	w.injected = append(w.injected, end)
-	w.later(a, step.For.Duration, end)
-}
-
-// failConcerns makes MongoDB do what the next commands of projectors ask, and answer with a write
-// concern error beside it.
-func (w *world) failConcerns(step plan.Step) {
-	w.singles.concerns.Add(1)
-	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
-		{Key: "configureFailPoint", Value: "failCommand"},
-		{Key: "mode", Value: bson.D{{Key: "times", Value: step.Times}}},
-		{Key: "data", Value: bson.D{
-			{Key: "failCommands", Value: bson.A{step.Command}},
-			{Key: "appName", Value: "sluice-projector"},
-			{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: step.Code}, {Key: "errmsg", Value: "waiting for replication"}}},
-		}},
-	}).Err()
-	if err != nil {
-		w.trace.add("MongoDB could not be made to answer with a write concern error: %v", err)
-	}
+	}, answerOf(step))))
 }
 
 // The healthy aggregates have an event every few seconds, until calm after all has healed: only
@@ -246,27 +187,3 @@ func (w *world) hasFullSession(aggregate string) bool {
 
 // scheduling is what the round trips of an accept, of a receive and of a write may take.
 const scheduling = 5 * time.Second
-
-// coverageOfSingles is what the seeds have met of them.
-type coverageOfSingles struct {
-	hung, mannered, ended, concerns, refusedSends, refusedWrites, judged, longest int
-}
-
-func (c *coverageOfSingles) add(w *world, run checker.Run) {
-	s := &w.singles
-	c.hung += int(s.hung.Load())
-	c.mannered += int(s.mannered.Load())
-	c.ended += int(s.ended.Load())
-	c.concerns += int(s.concerns.Load())
-	c.refusedSends += int(s.refusedSends.Load())
-	c.refusedWrites += int(s.refusedWrites.Load())
-	run.Waits = w.waits()
-	judged, longest, _ := run.LongestWait()
-	c.judged += judged
-	c.longest = max(c.longest, int(longest.Milliseconds()))
-}
-
-func (c coverageOfSingles) String() string {
-	return fmt.Sprintf(" hung projections:%d poison in other manners:%d ended AMQP sessions:%d write concern errors:%d refused sends of single sessions:%d refused writes to a collection:%d healthy events with a bound:%d milliseconds of the longest of their waits:%d",
-		c.hung, c.mannered, c.ended, c.concerns, c.refusedSends, c.refusedWrites, c.judged, c.longest)
-}

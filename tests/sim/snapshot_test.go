@@ -23,16 +23,23 @@ func (w *world) prepare(ctx context.Context) {
 		return
 	}
 	for _, name := range plan.Collections[:w.plan.Settings.Streams] {
-		w.commit(ctx, func() error {
-			_, err := w.client.Database(plan.Database).Collection(name).Indexes().CreateOne(ctx, driver.IndexModel{
-				Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}, {Key: "_id", Value: 1}},
-			})
-			return err
-		})
+		w.index(ctx, name, "aggregateId", "version", "_id")
 	}
 	for _, e := range w.plan.Before {
 		w.append(ctx, e)
 	}
+}
+
+// index creates an index of a collection of the source.
+func (w *world) index(ctx context.Context, collection string, fields ...string) {
+	var keys bson.D
+	for _, field := range fields {
+		keys = append(keys, bson.E{Key: field, Value: 1})
+	}
+	w.commit(ctx, func() error {
+		_, err := w.client.Database(plan.Database).Collection(collection).Indexes().CreateOne(ctx, driver.IndexModel{Keys: keys})
+		return err
+	})
 }
 
 // append commits the next event of an aggregate of the workload.
@@ -72,7 +79,7 @@ func (w *world) commandSnapshot(step plan.Step) {
 			args = append(args, "--yes")
 		}
 		if code, said := w.produce(args...); code == commandline.ExitOK && !strings.Contains(said, "nothing to do") {
-			w.commanded.Add(1)
+			w.met.add("commands for snapshots", 1)
 		}
 	})
 }
@@ -89,7 +96,7 @@ func (w *world) startSnapshot(stream string) bool {
 	// A request is known to be carried out only by its answer; without it there is a later attempt.
 	started := code == commandline.ExitOK && strings.Contains(said, "a snapshot begins")
 	if started {
-		w.commanded.Add(1)
+		w.met.add("commands for snapshots", 1)
 		w.started.Store(stream, true)
 	}
 	return started

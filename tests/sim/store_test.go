@@ -173,20 +173,3 @@ func (w *world) cutStores(a *agenda, d time.Duration) {
 		}
 	}
 }
-
-// troubleStore makes MongoDB slow at the next writes of checkpoints, or lets it answer them with an
-// error of the write concern.
-func (w *world) troubleStore(step plan.Step) {
-	data := bson.D{{Key: "failCommands", Value: bson.A{"update"}}, {Key: "appName", Value: "sluice-checkpoint"}}
-	if step.Kind == plan.SlowCheckpoints {
-		data = append(data, bson.E{Key: "blockConnection", Value: true}, bson.E{Key: "blockTimeMS", Value: step.For.Milliseconds()})
-	} else {
-		data = append(data, bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: step.Code}, {Key: "errmsg", Value: "waiting for replication"}}})
-	}
-	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
-		{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: bson.D{{Key: "times", Value: step.Times}}}, {Key: "data", Value: data},
-	}).Err()
-	if err != nil {
-		w.trace.add("the checkpoint store could not be troubled: %v", err)
-	}
-}

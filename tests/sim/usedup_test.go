@@ -18,7 +18,6 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
 	"github.com/sluice-cdc/sluice/tests/internal/ledger"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
-	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
@@ -77,40 +76,9 @@ func (i *instance) survives(e projection.Event, fixed *atomic.Bool) error {
 	return errDead
 }
 
-// mortal is a projection of one instance.
-type mortal struct {
-	projection.Projection
-	i     *instance
-	fixed *atomic.Bool
-}
-
-// Project implements [projection.Projection].
-func (m mortal) Project(e projection.Event) ([]projection.Write, error) {
-	if err := m.i.survives(e, m.fixed); err != nil {
-		return nil, err
-	}
-	return m.Projection.Project(e)
-}
-
-// mortalDocument is the same of a projection with one document.
-type mortalDocument struct {
-	projection.OneDocument
-	i     *instance
-	fixed *atomic.Bool
-}
-
-// Project implements [projection.Projection].
-func (m mortalDocument) Project(e projection.Event) ([]projection.Write, error) {
-	if err := m.i.survives(e, m.fixed); err != nil {
-		return nil, err
-	}
-	return m.OneDocument.Project(e)
-}
-
 // projectionsOf returns the projections of one instance; nil is the operator, who survives.
 func (w *world) projectionsOf(i *instance) *projection.Registry {
-	all, err := projection.NewRegistry(
-		mortalDocument{brittleDocument{projection.Timeline{}, w}, i, &w.fixed}, mortal{brittle{ledger.Projection{}, w}, i, &w.fixed})
+	all, err := projection.NewRegistry(brittleDocument{projection.Timeline{}, w, i}, brittle{ledger.Projection{}, w, i})
 	require.NoError(w, err)
 	return all
 }
@@ -136,7 +104,7 @@ func (w *world) bury() {
 		switch i := s.now; {
 		case i != nil && i.died.Load():
 			w.trace.add("%s is dead", i.name)
-			w.deaths++
+			w.met.add("deaths of a deadly event", 1)
 			s.kill(true)
 			s.due = time.Now().Add(after)
 		case i == nil && !s.due.IsZero() && time.Now().After(s.due):
@@ -216,7 +184,7 @@ func (w *world) settleUsedUp() {
 // whether it was applied is kept for the operator, who examines and drops it.
 func (w *world) replayAll() bool {
 	for idle := 0; idle < 30; {
-		code := w.operate("parked", "replay", "--all")
+		code, _ := w.operate(nil, "parked", "replay", "--all")
 		run, names := w.record.Run(), map[string]bool{}
 		for _, m := range w.asideOf() {
 			names[run.Names(m)] = true
@@ -232,19 +200,13 @@ func (w *world) replayAll() bool {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(names)) {
-			w.operate("parked", "replay", name) // what a killed command has applied, and could not remove
+			w.operate(nil, "parked", "replay", name) // what a killed command has applied, and could not remove
 		}
 		idle++ // a killed command may have locked a message, or holds a session
 		pause(w.Context(), 10*time.Second)
 	}
 	w.record.End("parked replay --all", fmt.Errorf("there are still %d dead letters: %+v", len(w.asideOf()), w.asideOf()))
 	return false
-}
-
-func (w *world) operate(args ...string) (code int) {
-	code, said := w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), args...)
-	w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, said)
-	return code
 }
 
 // parking is an aggregate that is parked.
@@ -281,7 +243,7 @@ func (w *world) giveUp(p parking) {
 	applied := checker.Holds(held, p.aggregate, w.record.Type(p.aggregate, version)) > 0
 	w.record.Note(func(run *checker.Run) { run.UsedUp.Judge(p.aggregate, version, applied) })
 	w.trace.add("a person looks at version %d of %s, applied: %v", version, p.aggregate, applied)
-	w.operate("parked", "drop", p.aggregate, "--yes")
+	w.operate(nil, "parked", "drop", p.aggregate, "--yes")
 }
 
 // roomKept reports whether no session had more in hand than it has room for.
@@ -299,43 +261,4 @@ func (w *world) pad(document bson.D) bson.D {
 		document = append(document, bson.E{Key: "pad", Value: strings.Repeat("x", n)})
 	}
 	return document
-}
-
-// coverageOfBroker is what the seeds have met of it.
-type coverageOfBroker struct {
-	usedUp, taken, expired, overtaken, abandoned, deaths int // parked before the last delivery; dead-lettered by the broker; and not to be decided
-	ends                                                 int // parked because they end processes
-	partitioned                                          int // letters of partitioned entities
-	large                                                int // runs with a room that was filled to more than a half
-}
-
-func (c *coverageOfBroker) add(w *world, run checker.Run) {
-	for _, m := range run.Aside {
-		switch m.Reason {
-		case checker.ReasonDeliveries:
-			c.usedUp++
-		case checker.ReasonEnded:
-			c.ends++
-		case servicebus.UsedUp:
-			c.taken++
-		case servicebus.Expired:
-			c.expired++
-		}
-	}
-	if w.plan.Settings.Partitioned {
-		c.partitioned += len(run.Aside)
-	}
-	if run.UsedUp != nil {
-		c.overtaken += run.UsedUp.Judged()
-		c.abandoned += len(run.UsedUp.Abandoned)
-	}
-	c.deaths += w.deaths
-	if room := w.plan.Settings.RoomOfSession(); room > 0 && w.bus.Stats(subPath).MostInHand > room/2 {
-		c.large++
-	}
-}
-
-func (c coverageOfBroker) String() string {
-	return fmt.Sprintf(" parked before the last delivery:%d dead-lettered by the broker:%d expired:%d overtaken:%d given up for it:%d deaths of a deadly event:%d parked for them:%d letters of partitions:%d rooms filled:%d",
-		c.usedUp, c.taken, c.expired, c.overtaken, c.abandoned, c.deaths, c.ends, c.partitioned, c.large)
 }

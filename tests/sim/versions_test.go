@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
@@ -24,7 +23,6 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/ledger"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
-	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
@@ -33,8 +31,6 @@ type versions struct {
 	projectors []*slot
 	// dropping is set once the first version is being dropped, which ends its projectors.
 	dropping atomic.Bool
-	built    atomic.Int64 // versions that were built and switched to
-	dropped  atomic.Int64 // first versions
 
 	mu       sync.Mutex // guards what follows
 	reads    []checker.Read
@@ -105,19 +101,6 @@ func (w *world) secondSubscription() string { return w.plan.Settings.Projection 
 
 func (w *world) secondPath() string { return topic + "/Subscriptions/" + w.secondSubscription() }
 
-func (w *world) newSecond(name string) *slot {
-	s := &slot{w: w, name: name}
-	s.launch = func(ctx context.Context, i *instance) error {
-		c, o := w.projectorConfig(), projector.Options{
-			Logger: w.logger(i.name), Instance: i.name, ServiceBus: busOptions(i.bus),
-			Mongo: func(o *options.ClientOptions) { o.SetDialer(i.mongo) },
-		}
-		w.asVersion(2)(&c, &o)
-		return projector.Run(ctx, c, o)
-	}
-	return s
-}
-
 // newVersion has an operator follow the procedure for a new version, from the views of the first
 // one to the switch, beside the writers, the services and whatever happens to them.
 func (w *world) newVersion(step plan.Step) {
@@ -133,16 +116,11 @@ func (w *world) newVersion(step plan.Step) {
 		reader.Go(func() { w.readView(reading) })
 		defer reader.Wait()
 		defer stopReading()
-		w.commit(ctx, func() error {
-			_, err := w.client.Database(plan.Database).Collection(plan.Collections[0]).Indexes().CreateOne(ctx, driver.IndexModel{
-				Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}},
-			})
-			return err
-		})
+		w.index(ctx, plan.Collections[0], "aggregateId", "version")
 		require.NoError(w, w.bus.AddSubscription(topic, servicebus.Subscription{Name: w.secondSubscription(), Outbound: servicebus.Outbound{
 			RequiresSession: true, LockDuration: w.plan.Settings.LockDuration.Duration, MaxDeliveryCount: 10,
 		}}))
-		s := w.newSecond("second")
+		s := w.newProjectorBy("second", w.asVersion(2))
 		w.versions.projectors = append(w.versions.projectors, s)
 		if step.Early {
 			s.start()
@@ -177,7 +155,7 @@ func (w *world) newVersion(step plan.Step) {
 			w.attempts()
 			return false
 		}, w.asVersion(2), change...) {
-			w.versions.built.Add(1)
+			w.met.add("versions built and switched to", 1)
 			pause(ctx, 2*time.Second) // the reader sees what is applied beside it
 		}
 	})
@@ -194,8 +172,7 @@ func (w *world) until(ok func(code int) bool, change func(*projector.Config, *pr
 		}
 	}()
 	for end := time.Now().Add(settled); ; pause(w.Context(), 5*time.Second) {
-		code, out := w.commandBy(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), change, args...)
-		w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, out)
+		code, out := w.operate(change, args...)
 		switch {
 		case ok(code):
 			return true
@@ -251,7 +228,7 @@ func (w *world) tooEarly() {
 		return
 	}
 	args := []string{"switch", w.plan.Settings.Projection, "--to", "2", "--force"}
-	if code, out := w.commandBy(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), w.asVersion(2), args...); code == commandline.ExitOK {
+	if code, out := w.operate(w.asVersion(2), args...); code == commandline.ExitOK {
 		w.broken.add(checker.ErrView)
 		w.Errorf("%v: it was switched to a version whose build is in state %q:\n%s", checker.ErrView, state.State, out)
 	}
@@ -304,7 +281,7 @@ func (w *world) readViewOnce(ctx context.Context) (checker.Read, error) {
 // settleVersions waits until the second version has every event, and then has the operator drop the
 // first one, whose projectors still run.
 func (w *world) settleVersions() {
-	if w.versions.built.Load() == 0 {
+	if w.met.count("versions built and switched to") == 0 {
 		return
 	}
 	second := w.client.Database(readModel).Collection(w.plan.Settings.Projection + "_v2")
@@ -356,7 +333,7 @@ func (w *world) dropFirst() {
 	if !w.until(func(code int) bool { return code == commandline.ExitOK }, w.asVersion(1), drop...) {
 		return
 	}
-	w.versions.dropped.Add(1)
+	w.met.add("versions dropped", 1)
 	pause(w.Context(), 30*time.Second)
 	names, err := w.client.Database(readModel).ListCollectionNames(w.Context(), bson.D{{Key: "name", Value: bson.D{
 		{Key: "$in", Value: bson.A{w.plan.Settings.Projection, w.plan.Settings.Projection + "_positions", w.plan.Settings.Projection + "_processes", w.plan.Settings.Projection + "_parked"}},

@@ -49,10 +49,12 @@ const (
 // world is the three servers, everything recorded of them, and the services that run.
 type world struct {
 	*testing.T
-	plan   plan.Plan
-	began  time.Time // every stream; before that, zero
-	trace  *trace
-	broken *promises // by this run
+	plan    plan.Plan
+	began   time.Time // every stream; before that, zero
+	trace   *trace
+	verbose bool      // everything that happened is logged, also where nothing failed
+	broken  *promises // by this run
+	met     coverage  // by this run, as far as its record does not show it
 
 	bus      *servicebus.Server
 	mongo    *mongo.Server
@@ -67,26 +69,19 @@ type world struct {
 	hangUntil, cutUntil time.Time
 	injected            []func() // end what is injected into Service Bus
 
-	opening    atomic.Int64 // how long a producer takes to open a connection to Service Bus, in nanoseconds
-	openedLate atomic.Int64 // connections that took so long, and were opened
-	replaced   atomic.Int64 // collections
-	rewound    atomic.Int64 // checkpoints
-	repaired   atomic.Int64 // aggregates
-	commanded  atomic.Int64 // commands for snapshots that were carried out
-	started    sync.Map     // the streams whose snapshots the operator has started
+	opening atomic.Int64 // how long a producer takes to open a connection to Service Bus, in nanoseconds
+	started sync.Map     // the streams whose snapshots the operator has started
 
 	committed map[plan.Event]int64 // of the aggregates of the workload; belongs to what commits it
 	documents *documents           // of the workload; nil if they never change
 	rows      rows
 
-	refusals *refusals
-	versions versions
-	packs    packs
-	singles  singles
-	programs programs
-	deaths   int         // of projectors, of deadly events; the driver's goroutine alone
-	fixed    atomic.Bool // the projections can apply poison
-	lookups  lookups     // what they looked up late
+	failing    map[string]func() // by aggregate, what ends the failure of its event; the driver's goroutine alone
+	slowEvents atomic.Int64      // how long a projection takes for an event, in nanoseconds
+	versions   versions
+	hangs      sync.Map // by aggregate, a channel that is closed when its projection returns
+	programs   programs
+	fixed      atomic.Bool // the projections can apply poison
 
 	// decisions are what may stop a stream until the operator decides, decided is when that was
 	// done last, by stream, and tended when tend ran last. The driver's goroutine alone.
@@ -115,7 +110,8 @@ type world struct {
 func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	w := &world{
 		driver: make(chan func()),
-		T:      t, plan: p, trace: newTrace(), committed: map[plan.Event]int64{}, refusals: &refusals{documents: map[string]func(){}},
+		T:      t, plan: p, trace: newTrace(), committed: map[plan.Event]int64{}, failing: map[string]func(){}, broken: &promises{},
+		programs: programs{all: map[string]*sidecar{}, fatal: map[string]bool{}}, rows: rows{lines: map[place]*changesOf{}, seen: map[string]bool{}},
 		busHub: network.Listen("bus:5672"), mongoHub: network.Listen("mongo:27017"),
 		mongo: mongo.New(mongo.Options{AcceptLostTokens: true, TokenVersion: p.Settings.TokenVersion, Version: mongo.Versions[p.Settings.MongoVersion]}), blob: blob.New(blob.Options{}),
 		record: record.New(checker.Run{FenceAfter: fenceAfter, History: history.History{SessionKey: p.Settings.SessionKey}}),
@@ -140,8 +136,8 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	w.bus.Observe(func(a servicebus.Accepted) {
 		events := witness.Events(a)
 		if len(events) > 1 {
-			w.packs.sent.Add(1)
-			w.packs.events.Add(int64(len(events)))
+			w.met.add("packs", 1)
+			w.met.add("events in packs", len(events))
 		}
 		for _, e := range events {
 			w.record.Accept(e)
@@ -174,6 +170,9 @@ func inWorld(t *testing.T, p plan.Plan, f func(w *world)) {
 	running.Go(func() { w.watch(watching, watched) })
 	<-watched
 	defer func() {
+		if w.Failed() || w.verbose {
+			w.Logf("\n%s", w.trace)
+		}
 		stopWatching()
 		_ = w.client.Disconnect(context.WithoutCancel(ctx))
 		_ = w.store.Client().Disconnect(context.WithoutCancel(ctx))
@@ -329,8 +328,7 @@ func blobOptions(t network.Doer) *azblob.ClientOptions {
 
 // logger writes the warnings of an instance into the trace.
 func (w *world) logger(instance string) *slog.Logger {
-	level := slog.LevelInfo
-	return slog.New(slog.NewTextHandler(w.trace, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	return slog.New(slog.NewTextHandler(w.trace, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 			return slog.Attr{}
 		}
