@@ -1,12 +1,9 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,7 +11,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
@@ -22,45 +18,20 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 )
 
-// buildEvents is how many events are built without BUILD_EVENTS; an aggregate has 20 without
-// BUILD_AGGREGATES, how many aggregates they are of.
-const buildEvents = 200_000
-
 // BenchmarkBuild builds the projection timeline from an event store, by `projector build` and by
-// the loop that a user would write instead: every document in order, with one update each.
+// the loop that a user would write instead: every document in order, with one update each. There
+// are BUILD_EVENTS events of BUILD_AGGREGATES aggregates, by default 20 of each.
 func BenchmarkBuild(b *testing.B) {
-	s, err := emulator.New(b.Context(), emulator.Options{})
-	require.NoError(b, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			b.Error(err)
-		}
-	})
+	s := newStack(b, emulator.Options{})
 	uri := s.Endpoint(emulator.EnvMongo)
 	if stack.Theirs() {
 		uri, _ = stack.MongoDB(b, s)
 	}
-	events := buildEvents
-	if text := os.Getenv("BUILD_EVENTS"); text != "" {
-		events, err = strconv.Atoi(text)
-		require.NoError(b, err)
-	}
-	aggregates := events / 20
-	if text := os.Getenv("BUILD_AGGREGATES"); text != "" {
-		aggregates, err = strconv.Atoi(text)
-		require.NoError(b, err)
-	}
-	client, err := mongo.Connect(options.Client().ApplyURI(uri))
-	require.NoError(b, err)
-	b.Cleanup(func() {
-		_ = client.Disconnect(ctx)
-		stop()
-		serving.Wait()
-	})
+	events := number(b, "BUILD_EVENTS", 200_000)
+	aggregates := number(b, "BUILD_AGGREGATES", events/20)
+	client := connect(b, uri)
 	source := client.Database("shop").Collection("events")
-	_, err = source.Indexes().CreateOne(b.Context(), mongo.IndexModel{Keys: bson.D{{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}}})
+	_, err := source.Indexes().CreateOne(b.Context(), ascending("aggregateId", "version"))
 	require.NoError(b, err)
 	var documents []any
 	for n := range events {
@@ -71,7 +42,7 @@ func BenchmarkBuild(b *testing.B) {
 			{Key: "occurredAt", Value: "2026-01-02T03:04:05Z"},
 			{Key: "data", Value: bson.D{{Key: "n", Value: n}}},
 		})
-		if len(documents) == 5000 {
+		if len(documents) == 5000 || n == events-1 {
 			_, err := source.InsertMany(b.Context(), documents)
 			require.NoError(b, err)
 			documents = documents[:0]

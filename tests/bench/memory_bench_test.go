@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -9,15 +8,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
@@ -27,12 +22,7 @@ import (
 // BenchmarkProducerMemory starts two producers, as processes, on a collection with BACKLOG events
 // (default 100,000) that are not published yet, and samples their resident memory until all are.
 func BenchmarkProducerMemory(b *testing.B) {
-	backlog := 100_000
-	if text := os.Getenv("BACKLOG"); text != "" {
-		n, err := strconv.Atoi(text)
-		require.NoError(b, err, "BACKLOG")
-		backlog = n
-	}
+	backlog := number(b, "BACKLOG", 100_000)
 	program := buildProducer(b)
 	for _, format := range []string{"json", "bson"} {
 		for _, pad := range []int{100, 1000, 16000} {
@@ -48,30 +38,17 @@ func BenchmarkProducerMemory(b *testing.B) {
 func buildProducer(b *testing.B) string {
 	b.Helper()
 	program := filepath.Join(b.TempDir(), "producer")
-	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", program,
-		"github.com/sluice-cdc/sluice/producer/cmd/producer")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(b, err, "%s", out)
+	b.Setenv("GOFLAGS", "-trimpath -tags=grpcnotrace") // as it is released
+	require.NoError(b, child.BuildProgram(b.Context(), "producer/cmd/producer", program))
 	return program
 }
 
 func followMemory(b *testing.B, program, format string, backlog, pad int) {
 	entities := emulator.Entities()
 	entities.Topics[0].Subscriptions[0].Rules = []servicebus.Rule{} // messages are accepted and not stored
-	s, err := emulator.New(b.Context(), emulator.Options{ServiceBus: &entities, OplogBytes: 8 << 30})
-	require.NoError(b, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			b.Error(err)
-		}
-	})
-	defer running.Wait()
-	defer stop()
+	s := newStack(b, emulator.Options{ServiceBus: &entities, OplogBytes: 8 << 30})
 	begun := time.Now().Add(-2 * time.Second)
-	insertBacklog(b, s.Endpoint(emulator.EnvMongo), backlog, pad)
+	insertEvents(b, connect(b, s.Endpoint(emulator.EnvMongo)).Database("shop").Collection("events"), backlog, 10_000, pad)
 
 	leader := startProducer(b, s, program, format, begun)
 	for s.ServiceBus.Stats(emulator.Topic).Accepted == 0 {
@@ -105,26 +82,6 @@ func followMemory(b *testing.B, program, format string, backlog, pad int) {
 		b.ReportMetric(mib, fmt.Sprintf("quarter-%d-MiB", i+1))
 	}
 	b.ReportMetric(0, "ns/op")
-}
-
-func insertBacklog(b *testing.B, uri string, backlog, pad int) {
-	client, err := mongo.Connect(options.Client().ApplyURI(uri))
-	require.NoError(b, err)
-	defer func() { require.NoError(b, client.Disconnect(b.Context())) }()
-	documents := make([]any, 0, 1000)
-	for n := range backlog {
-		documents = append(documents, bson.D{
-			{Key: "aggregateId", Value: aggregate(n, 10_000)},
-			{Key: "version", Value: n/10_000 + 1},
-			{Key: "type", Value: "Measured"},
-			{Key: "pad", Value: strings.Repeat("x", pad)},
-		})
-		if len(documents) == cap(documents) || n == backlog-1 {
-			_, err := client.Database("shop").Collection("events").InsertMany(b.Context(), documents)
-			require.NoError(b, err)
-			documents = documents[:0]
-		}
-	}
 }
 
 func startProducer(b *testing.B, s *emulator.Stack, program, format string, begun time.Time, settings ...string) *exec.Cmd {

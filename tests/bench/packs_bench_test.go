@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -51,13 +48,10 @@ func throughCredits(b *testing.B, credits int, pack string, count int) {
 		accepted.Add(int64(max(bytes.Count(a.Encoded, []byte(`"specversion":`)), 1)))
 	})
 	before, spent := src.stack.ServiceBus.Stats(emulator.Topic).Accepted, src.stack.ServiceBus.CreditsSpent()
-	ctx, stop := context.WithCancel(b.Context())
-	defer stop()
-	var running errgroup.Group
-	running.Go(func() error {
+	stopProjector := start(b, func(ctx context.Context) error {
 		return projector.Run(ctx, projectorConfig(src.stack), projector.Options{Instance: "bench"})
 	})
-	running.Go(func() error { return producer.Run(ctx, config, producer.Options{Instance: "bench"}) })
+	stopProducer := start(b, func(ctx context.Context) error { return producer.Run(ctx, config, producer.Options{Instance: "bench"}) })
 	src.arrived(before + 1)
 	begun, taken := time.Now(), clock()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -70,17 +64,15 @@ func throughCredits(b *testing.B, credits int, pack string, count int) {
 	messages := src.stack.ServiceBus.Stats(emulator.Topic).Accepted - before
 	b.ReportMetric(float64(count)/float64(messages), "events/message")
 	b.ReportMetric(float64(src.stack.ServiceBus.CreditsSpent()-spent)/took.Seconds(), "credits/s")
-	stop()
-	require.NoError(b, running.Wait())
+	stopProducer()
+	stopProjector()
 }
 
 // confirmPacks lets a producer begin the stream, before there are events, and confirms that readers
 // know packs.
 func (s *source) confirmPacks(b *testing.B, config producer.Config) {
 	b.Helper()
-	ctx, stop := context.WithCancel(b.Context())
-	done := make(chan error, 1)
-	go func() { done <- producer.Run(ctx, config, producer.Options{Instance: "first"}) }()
+	stop := start(b, func(ctx context.Context) error { return producer.Run(ctx, config, producer.Options{Instance: "first"}) })
 	load := func() ([]producer.Config, error) { return []producer.Config{config}, nil }
 	confirm := func() int {
 		return producer.Execute(b.Context(), []string{"packs", "on", "--readers-know", "--rules-checked"}, load,
@@ -90,5 +82,4 @@ func (s *source) confirmPacks(b *testing.B, config producer.Config) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	stop()
-	require.NoError(b, <-done)
 }

@@ -85,23 +85,9 @@ func newSource(b *testing.B, latency time.Duration, count, aggregates int) *sour
 // newEmptySource is newSource without events.
 func newEmptySource(b *testing.B, o emulator.Options) *source {
 	b.Helper()
-	s, err := emulator.New(b.Context(), o)
-	require.NoError(b, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			b.Error(err)
-		}
-	})
+	s := newStack(b, o)
 	uri := cmp.Or(os.Getenv(emulator.EnvMongo), s.Endpoint(emulator.EnvMongo))
-	client, err := mongo.Connect(options.Client().ApplyURI(uri))
-	require.NoError(b, err)
-	b.Cleanup(func() {
-		_ = client.Disconnect(ctx)
-		stop()
-		serving.Wait()
-	})
+	client := connect(b, uri)
 	require.NoError(b, client.Database("shop").Drop(b.Context()))
 	return &source{stack: s, uri: uri, events: client.Database("shop").Collection("events"), begun: time.Now().Add(-time.Second)}
 }
@@ -110,16 +96,22 @@ func newEmptySource(b *testing.B, o emulator.Options) *source {
 func (s *source) insert(b *testing.B, count, aggregates int) {
 	b.Helper()
 	s.count = count
+	insertEvents(b, s.events, count, aggregates, padding)
+}
+
+// insertEvents inserts count events of so many aggregates, of a size.
+func insertEvents(b *testing.B, events *mongo.Collection, count, aggregates, pad int) {
+	b.Helper()
 	documents := make([]any, 0, 1000)
 	for n := range count {
 		documents = append(documents, bson.D{
 			{Key: "aggregateId", Value: aggregate(n, aggregates)},
 			{Key: "version", Value: n/aggregates + 1},
 			{Key: "type", Value: "Measured"},
-			{Key: "pad", Value: strings.Repeat("x", padding)},
+			{Key: "pad", Value: strings.Repeat("x", pad)},
 		})
 		if len(documents) == cap(documents) || n == count-1 {
-			_, err := s.events.InsertMany(b.Context(), documents)
+			_, err := events.InsertMany(b.Context(), documents)
 			require.NoError(b, err)
 			documents = documents[:0]
 		}
@@ -193,18 +185,15 @@ func (s *source) runProducer(b *testing.B, l load) pace {
 func (s *source) runProducerWith(b *testing.B, l load, change func(*producer.Config)) pace {
 	b.Helper()
 	s.runs++
-	ctx, stop := context.WithCancel(b.Context())
-	done := make(chan error, 1)
 	before := s.stack.ServiceBus.Stats(emulator.Topic).Accepted
 	config := s.config(l)
 	change(&config)
-	go func() { done <- producer.Run(ctx, config, producer.Options{Instance: "bench"}) }()
+	stop := start(b, func(ctx context.Context) error { return producer.Run(ctx, config, producer.Options{Instance: "bench"}) })
 	s.arrived(before + 1)
 	took := clock()
 	s.arrived(before + s.count)
 	p := took(s.count - 1)
 	stop()
-	require.NoError(b, <-done)
 	return p
 }
 
@@ -327,18 +316,23 @@ func (s *source) runNaive(b *testing.B, count int) pace {
 	return took(count)
 }
 
-// median returns the median of an odd number of values.
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
+// inTurn measures two ways, one after the other, in pairs.
+func inTurn(theirs, ours func() pace) (runs [][2]pace) {
+	for range pairs {
+		runs = append(runs, [2]pace{theirs(), ours()})
+	}
+	return runs
 }
 
-// each applies f to every pair.
-func each(pairs [][2]pace, f func(raw, ours pace) float64) (out []float64) {
-	for _, p := range pairs {
-		out = append(out, f(p[0], p[1]))
+// reportMedian reports the median of what f returns of each pair.
+func reportMedian(b *testing.B, runs [][2]pace, unit string, f func(theirs, ours pace) float64) {
+	b.Helper()
+	var values []float64
+	for _, run := range runs {
+		values = append(values, f(run[0], run[1]))
 	}
-	return out
+	slices.Sort(values)
+	b.ReportMetric(values[len(values)/2], unit)
 }
 
 // BenchmarkPublish compares the producer, from change stream to acknowledgement, with the SDK's
@@ -364,16 +358,13 @@ func BenchmarkPublish(b *testing.B) {
 func publish(b *testing.B, l load) {
 	s := newSource(b, l.latency, l.count(), l.aggregates)
 	s.runRaw(b, l) // to warm up
-	var runs [][2]pace
-	for range pairs {
-		runs = append(runs, [2]pace{s.runRaw(b, l), s.runProducer(b, l)})
-	}
+	runs := inTurn(func() pace { return s.runRaw(b, l) }, func() pace { return s.runProducer(b, l) })
 	read := s.runRead(b)
-	b.ReportMetric(median(each(runs, func(raw, ours pace) float64 { return ours.perSecond / raw.perSecond })), "producer/raw")
-	b.ReportMetric(median(each(runs, func(raw, _ pace) float64 { return raw.perSecond })), "raw-events/s")
-	b.ReportMetric(median(each(runs, func(_, ours pace) float64 { return ours.perSecond })), "events/s")
-	b.ReportMetric(median(each(runs, func(raw, _ pace) float64 { return raw.cpu })), "raw-cpu-µs/event")
-	b.ReportMetric(median(each(runs, func(_, ours pace) float64 { return ours.cpu })), "cpu-µs/event")
+	reportMedian(b, runs, "producer/raw", func(raw, ours pace) float64 { return ours.perSecond / raw.perSecond })
+	reportMedian(b, runs, "raw-events/s", func(raw, _ pace) float64 { return raw.perSecond })
+	reportMedian(b, runs, "events/s", func(_, ours pace) float64 { return ours.perSecond })
+	reportMedian(b, runs, "raw-cpu-µs/event", func(raw, _ pace) float64 { return raw.cpu })
+	reportMedian(b, runs, "cpu-µs/event", func(_, ours pace) float64 { return ours.cpu })
 	b.ReportMetric(read.cpu, "read-cpu-µs/event")
 	b.ReportMetric(0, "ns/op") // a pass over all events is not an operation
 }
@@ -386,13 +377,10 @@ func BenchmarkPublishNaive(b *testing.B) {
 			b.Run(fmt.Sprintf("latency=%v/aggregates=%d", latency, aggregates), func(b *testing.B) {
 				l := load{latency: latency, scope: "session", aggregates: aggregates, lanes: adaptive}
 				s := newSource(b, latency, l.count(), aggregates)
-				var runs [][2]pace
-				for range pairs {
-					runs = append(runs, [2]pace{s.runNaive(b, 200), s.runProducer(b, l)})
-				}
-				b.ReportMetric(median(each(runs, func(naive, ours pace) float64 { return ours.perSecond / naive.perSecond })), "producer/naive")
-				b.ReportMetric(median(each(runs, func(naive, _ pace) float64 { return naive.perSecond })), "naive-events/s")
-				b.ReportMetric(median(each(runs, func(_, ours pace) float64 { return ours.perSecond })), "events/s")
+				runs := inTurn(func() pace { return s.runNaive(b, 200) }, func() pace { return s.runProducer(b, l) })
+				reportMedian(b, runs, "producer/naive", func(naive, ours pace) float64 { return ours.perSecond / naive.perSecond })
+				reportMedian(b, runs, "naive-events/s", func(naive, _ pace) float64 { return naive.perSecond })
+				reportMedian(b, runs, "events/s", func(_, ours pace) float64 { return ours.perSecond })
 				b.ReportMetric(0, "ns/op")
 			})
 		}

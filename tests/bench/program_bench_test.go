@@ -3,23 +3,18 @@ package bench
 import (
 	"bufio"
 	"context"
-	"net"
-	"net/http"
+	"net/http/httptest"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/projector/projection/serve"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
 // served serves the projection timeline as a program, and returns its URL. It shares the process,
@@ -28,20 +23,9 @@ func served(b *testing.B) string {
 	b.Helper()
 	handler, err := serve.Handler(projection.Timeline{})
 	require.NoError(b, err)
-	var listening net.ListenConfig
-	listener, err := listening.Listen(b.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(b, err)
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Second}
-	done := make(chan struct{})
-	go func() {
-		_ = server.Serve(listener)
-		close(done)
-	}()
-	b.Cleanup(func() {
-		_ = server.Close()
-		<-done
-	})
-	return "http://" + listener.Addr().String()
+	server := httptest.NewServer(handler)
+	b.Cleanup(server.Close)
+	return server.URL
 }
 
 // node runs the projection timeline in JavaScript, and returns its URL. end ends the
@@ -101,16 +85,11 @@ func BenchmarkProgramIdle(b *testing.B) {
 		if change != nil {
 			change(&config)
 		}
-		ctx, stop := context.WithCancel(b.Context())
-		defer stop()
-		var running errgroup.Group
-		running.Go(func() error { return projector.Run(ctx, config, projector.Options{Instance: "bench"}) })
+		stop := start(b, func(ctx context.Context) error {
+			return projector.Run(ctx, config, projector.Options{Instance: "bench"})
+		})
 		l.completed(b, 1)
-		bus, err := azservicebus.NewClientFromConnectionString(l.stack.Endpoint(emulator.EnvServiceBus), nil)
-		require.NoError(b, err)
-		defer func() { _ = bus.Close(context.WithoutCancel(b.Context())) }()
-		sender, err := bus.NewSender(emulator.Topic, nil)
-		require.NoError(b, err)
+		sender := newSender(b, l.stack)
 		took := make([]time.Duration, 0, events)
 		for n := 1; n <= events; n++ {
 			began := time.Now()
@@ -121,10 +100,7 @@ func BenchmarkProgramIdle(b *testing.B) {
 			took = append(took, time.Since(began))
 			time.Sleep(10 * time.Millisecond)
 		}
-		slices.Sort(took)
-		b.ReportMetric(float64(took[events/2].Microseconds())/1000, "p50-ms")
-		b.ReportMetric(float64(took[events*99/100].Microseconds())/1000, "p99-ms")
+		reportTimes(b, took)
 		stop()
-		require.NoError(b, running.Wait())
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -38,27 +37,8 @@ type backlog struct {
 // newBacklog publishes count events, distributed evenly over the aggregates, under a session key.
 func newBacklog(b *testing.B, latency time.Duration, count, aggregates int, key envelope.SessionKey) *backlog {
 	b.Helper()
-	s, err := emulator.New(b.Context(), emulator.Options{Latency: latency})
-	require.NoError(b, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			b.Error(err)
-		}
-	})
-	client, err := mongo.Connect(options.Client().ApplyURI(s.Endpoint(emulator.EnvMongo)))
-	require.NoError(b, err)
-	bus, err := azservicebus.NewClientFromConnectionString(s.Endpoint(emulator.EnvServiceBus), nil)
-	require.NoError(b, err)
-	b.Cleanup(func() {
-		_ = bus.Close(ctx)
-		_ = client.Disconnect(ctx)
-		stop()
-		serving.Wait()
-	})
-	sender, err := bus.NewSender(emulator.Topic, nil)
-	require.NoError(b, err)
+	s := newStack(b, emulator.Options{Latency: latency})
+	sender := newSender(b, s)
 	for first := 0; first < count; first += batchSize {
 		batch, err := sender.NewMessageBatch(b.Context(), nil)
 		require.NoError(b, err)
@@ -67,7 +47,7 @@ func newBacklog(b *testing.B, latency time.Duration, count, aggregates int, key 
 		}
 		require.NoError(b, sender.SendMessageBatch(b.Context(), batch, nil))
 	}
-	return &backlog{stack: s, mongo: client, count: count}
+	return &backlog{stack: s, mongo: connect(b, s.Endpoint(emulator.EnvMongo)), count: count}
 }
 
 // counted is the message of the n-th event.
@@ -128,18 +108,19 @@ func (l *backlog) project(b *testing.B, replicas int, change func(*projector.Con
 
 func (l *backlog) run(b *testing.B, replicas int, o projector.Options, change func(*projector.Config)) {
 	b.Helper()
-	ctx, stop := context.WithCancel(b.Context())
-	defer stop()
 	config := projectorConfig(l.stack)
 	if change != nil {
 		change(&config)
 	}
-	var running errgroup.Group
-	for i := range replicas {
-		own := o
-		own.Instance = fmt.Sprint("bench-", i)
-		running.Go(func() error { return projector.Run(ctx, config, own) })
-	}
+	stop := start(b, func(ctx context.Context) error {
+		var running errgroup.Group
+		for i := range replicas {
+			own := o
+			own.Instance = fmt.Sprint("bench-", i)
+			running.Go(func() error { return projector.Run(ctx, config, own) })
+		}
+		return running.Wait()
+	})
 	l.completed(b, 1)
 	taken := clock()
 	l.completed(b, l.count)
@@ -147,7 +128,6 @@ func (l *backlog) run(b *testing.B, replicas int, o projector.Options, change fu
 	b.ReportMetric(float64(l.stack.ServiceBus.Operations()[servicebus.OperationAccept])/float64(l.count), "accepts/event")
 	b.ReportMetric(float64(l.stack.ServiceBus.Operations()["peek-message"])/float64(l.count), "peeks/event")
 	stop()
-	require.NoError(b, running.Wait())
 }
 
 // naive applies count events: receive one, apply one, complete one, in the given number of sessions
@@ -155,12 +135,11 @@ func (l *backlog) run(b *testing.B, replicas int, o projector.Options, change fu
 // harmless: one conditional update.
 func (l *backlog) naive(b *testing.B, count, sessions, aggregates int) {
 	b.Helper()
-	client, err := azservicebus.NewClientFromConnectionString(l.stack.Endpoint(emulator.EnvServiceBus), nil)
-	require.NoError(b, err)
-	defer func() { _ = client.Close(context.WithoutCancel(b.Context())) }()
+	client := connectBus(b, l.stack)
 	timelines := l.mongo.Database(readModel).Collection("timeline")
 	receivers := make([]*azservicebus.SessionReceiver, sessions)
 	for i := range receivers {
+		var err error
 		receivers[i], err = client.AcceptSessionForSubscription(b.Context(), emulator.Topic, emulator.Subscription,
 			fmt.Sprintf("a%06d", i%aggregates), nil)
 		require.NoError(b, err)

@@ -1,12 +1,8 @@
 package bench
 
 import (
-	"cmp"
-	"context"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,8 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -31,25 +25,18 @@ func BenchmarkSnapshot(b *testing.B) {
 	for _, latency := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
 		b.Run(fmt.Sprintf("latency=%v", latency), func(b *testing.B) {
 			s := newSource(b, latency, events, aggregates)
-			_, err := s.events.Indexes().CreateOne(b.Context(), mongo.IndexModel{Keys: bson.D{
-				{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}, {Key: "_id", Value: 1},
-			}})
+			_, err := s.events.Indexes().CreateOne(b.Context(), ascending("aggregateId", "version", "_id"))
 			require.NoError(b, err)
 			l := load{latency: latency, scope: "mixed", aggregates: aggregates, lanes: adaptive}
-			var ratios, cpu []float64
-			var streamed, snapshotted []float64
-			for range pairs {
-				stream := s.runProducer(b, l)
-				rows := s.runProducerWith(b, l, func(c *producer.Config) {
+			runs := inTurn(func() pace { return s.runProducer(b, l) }, func() pace {
+				return s.runProducerWith(b, l, func(c *producer.Config) {
 					c.StartFrom, c.StartAt, c.SnapshotChunk, c.SnapshotReadPreference = "snapshot", time.Time{}, 1000, "primary"
 				})
-				ratios, cpu = append(ratios, rows.perSecond/stream.perSecond), append(cpu, rows.cpu/stream.cpu)
-				streamed, snapshotted = append(streamed, stream.perSecond), append(snapshotted, rows.perSecond)
-			}
-			b.ReportMetric(median(streamed), "stream-events/s")
-			b.ReportMetric(median(snapshotted), "snapshot-rows/s")
-			b.ReportMetric(median(ratios), "snapshot/stream")
-			b.ReportMetric(median(cpu), "cpu-snapshot/stream")
+			})
+			reportMedian(b, runs, "stream-events/s", func(stream, _ pace) float64 { return stream.perSecond })
+			reportMedian(b, runs, "snapshot-rows/s", func(_, rows pace) float64 { return rows.perSecond })
+			reportMedian(b, runs, "snapshot/stream", func(stream, rows pace) float64 { return rows.perSecond / stream.perSecond })
+			reportMedian(b, runs, "cpu-snapshot/stream", func(stream, rows pace) float64 { return rows.cpu / stream.cpu })
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -61,33 +48,14 @@ func BenchmarkSnapshot(b *testing.B) {
 // time from a change's insert to its acceptance by the broker.
 func BenchmarkSnapshotBesideChanges(b *testing.B) {
 	const rate, writers = 500, 100 // a write waits for the server's journal, and longer beside other work
-	documents, err := strconv.Atoi(cmp.Or(os.Getenv("DOCUMENTS"), "100000"))
-	require.NoError(b, err, "DOCUMENTS")
+	documents := number(b, "DOCUMENTS", 100_000)
 	program := buildProducer(b)
 	entities := emulator.Entities()
 	entities.Topics[0].Subscriptions[0].Rules = []servicebus.Rule{} // messages are accepted and not stored
-	s, err := emulator.New(b.Context(), emulator.Options{ServiceBus: &entities})
+	src := newEmptySource(b, emulator.Options{ServiceBus: &entities})
+	_, err := src.events.Indexes().CreateOne(b.Context(), ascending("aggregateId", "version", "_id"))
 	require.NoError(b, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			b.Error(err)
-		}
-	})
-	defer running.Wait()
-	defer stop()
-	uri := cmp.Or(os.Getenv(emulator.EnvMongo), s.Endpoint(emulator.EnvMongo))
-	client, err := mongo.Connect(options.Client().ApplyURI(uri))
-	require.NoError(b, err)
-	defer func() { _ = client.Disconnect(ctx) }()
-	require.NoError(b, client.Database("shop").Drop(b.Context()))
-	events := client.Database("shop").Collection("events")
-	_, err = events.Indexes().CreateOne(b.Context(), mongo.IndexModel{Keys: bson.D{
-		{Key: "aggregateId", Value: 1}, {Key: "version", Value: 1}, {Key: "_id", Value: 1},
-	}})
-	require.NoError(b, err)
-	insertBacklog(b, uri, documents, padding)
+	src.insert(b, documents, 10_000)
 
 	// The live aggregates come before all others, so the snapshot has passed them from its first
 	// chunk on.
@@ -99,7 +67,7 @@ func BenchmarkSnapshotBesideChanges(b *testing.B) {
 	inserted, rows := map[change]time.Time{}, 0
 	var began, ended time.Time
 	var lags []time.Duration
-	s.ServiceBus.Observe(func(a servicebus.Accepted) {
+	src.stack.ServiceBus.Observe(func(a servicebus.Accepted) {
 		mu.Lock()
 		defer mu.Unlock()
 		if _, row := a.Properties[envelope.PropSnapshot]; row {
@@ -115,7 +83,7 @@ func BenchmarkSnapshotBesideChanges(b *testing.B) {
 			lags = append(lags, time.Since(at))
 		}
 	})
-	leader := startProducer(b, s, program, "json", time.Time{}, "START_FROM=snapshot", "OPERATIONS=insert", "MONGODB_URI="+uri,
+	leader := startProducer(b, src.stack, program, "json", time.Time{}, "START_FROM=snapshot", "OPERATIONS=insert", "MONGODB_URI="+src.uri,
 		"FULL_DOCUMENT_BEFORE_CHANGE=off")
 	var most float64
 	done := make(chan struct{})
@@ -133,7 +101,7 @@ func BenchmarkSnapshotBesideChanges(b *testing.B) {
 				mu.Lock()
 				inserted[c] = time.Now()
 				mu.Unlock()
-				_, err := events.InsertOne(ctx, bson.D{
+				_, err := src.events.InsertOne(b.Context(), bson.D{
 					{Key: "aggregateId", Value: c.aggregate},
 					{Key: "version", Value: c.version},
 					{Key: "type", Value: "Measured"},

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -53,10 +52,7 @@ func BenchmarkWait(b *testing.B) {
 					took = append(took, max(0, seen[n].Sub(written[n])))
 				}
 			}
-			slices.Sort(took)
-			b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
-			b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
-			b.ReportMetric(took[len(took)-1].Seconds()*1000, "max-ms")
+			reportTimes(b, took)
 		})
 	}
 }
