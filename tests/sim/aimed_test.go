@@ -40,7 +40,8 @@ func (w *world) aimed(a *agenda, step plan.Step) {
 				Reason: mannerReasons[step.Manner],
 			})
 		})
-		w.work.Go(func() { w.poisoned(w.Context(), step, commits) })
+		kind := strings.TrimSuffix(poison+"-"+step.Manner, "-")
+		w.work.Go(func() { w.commitAll(w.Context(), commits, step.Before, kind, rand.New(rand.NewPCG(step.Random, 0xd4))) })
 	case plan.Scale:
 		w.scale(a, d)
 	case plan.AnswerSends:

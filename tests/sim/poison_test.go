@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -128,23 +127,6 @@ func (w *world) commitsOf(step plan.Step) (all []history.Commit) {
 		all = append(all, c)
 	}
 	return all
-}
-
-// poisoned commits events of an aggregate of which one is poison, perhaps the first one.
-func (w *world) poisoned(ctx context.Context, step plan.Step, commits []history.Commit) {
-	random := rand.New(rand.NewPCG(step.Random, 0xd4))
-	for n, c := range commits {
-		kind := "Fine"
-		if int64(n) == step.Before {
-			if kind = poison; step.Manner != "" {
-				kind += "-" + step.Manner
-			}
-		}
-		w.insertOf(ctx, c, kind)
-		if random.IntN(2) == 0 {
-			pause(ctx, time.Duration(random.Int64N(int64(2*time.Second))))
-		}
-	}
 }
 
 // look records what is visible beside the poison, before the fix.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
@@ -36,13 +36,21 @@ const fine = "Fine"
 
 // around commits the events of an aggregate, one of which has a type of its own.
 func (w *world) around(ctx context.Context, step plan.Step, of string) {
-	random := rand.New(rand.NewPCG(step.Random, 0xd5))
+	var commits []history.Commit
 	for n := range step.Total {
+		commits = append(commits, history.Commit{Aggregate: step.Aggregate, Version: n + 1})
+	}
+	w.commitAll(ctx, commits, step.Before, of, rand.New(rand.NewPCG(step.Random, 0xd5)))
+}
+
+// commitAll commits events with random pauses, of which the n-th from 0 has a type of its own.
+func (w *world) commitAll(ctx context.Context, commits []history.Commit, n int64, of string, random *rand.Rand) {
+	for i, c := range commits {
 		kind := fine
-		if n == step.Before {
+		if int64(i) == n {
 			kind = of
 		}
-		w.insert(ctx, step.Aggregate, n+1, kind)
+		w.insertOf(ctx, c, kind)
 		if random.IntN(2) == 0 {
 			pause(ctx, time.Duration(random.Int64N(int64(2*time.Second))))
 		}
@@ -87,7 +95,7 @@ func (w *world) leaveOut(stream, why string) bool {
 		return true
 	}
 	aggregate, position := found[1], found[2]
-	if code, _ := w.produce("token", "set", "--forward", "--force", "--stream", stream, position); code != commandline.ExitOK {
+	if !w.forward(stream, position) {
 		return false
 	}
 	w.give(checker.Given{Aggregate: aggregate, Version: w.record.Next(stream, aggregate).Version, Why: leftOut})

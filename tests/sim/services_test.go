@@ -117,32 +117,48 @@ func (s *slot) fill() {
 
 // kill ends the instance as a killed process ends or, with silent, a lost machine; what it does
 // after that reaches no server.
-func (s *slot) kill(silent bool) *instance {
-	i := s.now
-	if i == nil {
-		return nil
+func (s *slot) kill(silent bool) {
+	if i := s.retire(); i != nil {
+		for _, l := range i.links() {
+			l.Kill(silent)
+		}
+		i.stop()
 	}
-	s.now = nil
-	s.gone = append(s.gone, i)
-	close(i.asked)
-	for _, l := range i.links() {
-		l.Kill(silent)
-	}
-	i.stop()
-	return i
 }
 
 // end asks the instance to stop, as SIGTERM does; it may still be stopping when end returns.
 func (s *slot) end() *instance {
-	i := s.now
-	if i == nil {
-		return nil
+	i := s.retire()
+	if i != nil {
+		i.stop()
 	}
-	s.now = nil
-	s.gone = append(s.gone, i)
-	close(i.asked)
-	i.stop()
 	return i
+}
+
+// retire leaves the slot to the next instance; it returns nil if none runs.
+func (s *slot) retire() *instance {
+	i := s.now
+	if i != nil {
+		s.now = nil
+		s.gone = append(s.gone, i)
+		close(i.asked)
+	}
+	return i
+}
+
+// renew kills the instance if it has ended, and starts the next one when it is due after that.
+func (s *slot) renew(ended func(*instance) bool, silent bool, after time.Duration) (died bool) {
+	switch i := s.now; {
+	case i != nil && ended(i):
+		s.w.trace.add("%s has ended", i.name)
+		s.kill(silent)
+		s.due = time.Now().Add(after)
+		return true
+	case i == nil && !s.due.IsZero() && time.Now().After(s.due):
+		s.due = time.Time{}
+		s.start()
+	}
+	return false
 }
 
 func (w *world) newProducer(name string) *slot {

@@ -3,9 +3,13 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
@@ -37,10 +41,8 @@ func (w *world) stops() (all []stop) {
 	if w.plan.Settings.OnRefused == "fail" {
 		all = append(all, stop{refusedForGood, (*world).leaveOut})
 	}
-	for _, s := range w.plan.Steps {
-		if s.Kind == plan.ExpireImages && w.plan.Settings.Documents != "" && w.plan.Settings.Documents != plan.Keys {
-			return append(all, stop{unknownAggregate, (*world).passOver}, stop{requiredImage, (*world).ask})
-		}
+	if how := w.plan.Settings.Documents; w.plan.Has(plan.ExpireImages) && how != "" && how != plan.Keys {
+		all = append(all, stop{unknownAggregate, (*world).passOver}, stop{requiredImage, (*world).ask})
 	}
 	return all
 }
@@ -70,15 +72,7 @@ func (w *world) tend() {
 	}
 	w.tended = time.Now()
 	for _, s := range w.producers {
-		switch i := s.now; {
-		case i != nil && i.hasStopped():
-			w.trace.add("%s has stopped", i.name)
-			s.kill(false)
-			s.due = time.Now().Add(restartAfter)
-		case i == nil && !s.due.IsZero() && time.Now().After(s.due):
-			s.due = time.Time{}
-			s.start()
-		}
+		s.renew((*instance).hasStopped, false, restartAfter)
 	}
 	for _, stream := range w.plan.Settings.StreamNames() {
 		w.decide(stream)
@@ -125,17 +119,8 @@ func (w *world) decide(stream string) {
 
 // underWay reports whether something that a producer has sent to Service Bus may still arrive.
 func (w *world) underWay() bool {
-	for _, s := range w.producers {
-		if i := s.now; i != nil && i.bus.Waiting() {
-			return true
-		}
-		for _, i := range s.gone {
-			if i.bus.Waiting() {
-				return true
-			}
-		}
-	}
-	return false
+	waiting := func(i *instance) bool { return i != nil && i.bus.Waiting() }
+	return slices.ContainsFunc(w.producers, func(s *slot) bool { return waiting(s.now) || slices.ContainsFunc(s.gone, waiting) })
 }
 
 // ask lets the producers accept changes without an image: the next one of them names the change
@@ -147,6 +132,12 @@ func (w *world) ask(_, _ string) bool {
 
 // blamed finds the position of the change and its document in the error.
 var blamed = regexp.MustCompile(` at (8[0-9A-F]+) of the document \{"_id": ?"` + documentOf("") + `([^"]+)"\}`)
+
+// forward moves the checkpoint of a stream past a change.
+func (w *world) forward(stream, position string) bool {
+	code, _ := w.produce("token", "set", "--forward", "--force", "--stream", stream, position)
+	return code == commandline.ExitOK
+}
 
 // expired is the reason for abandoning an event whose image was gone before it was read.
 const expired = "its image has expired"
@@ -160,7 +151,7 @@ func (w *world) passOver(stream, why string) bool {
 		return true
 	}
 	position, aggregate := found[1], found[2]
-	if code, _ := w.produce("token", "set", "--forward", "--force", "--stream", stream, position); code != commandline.ExitOK {
+	if !w.forward(stream, position) {
 		return false
 	}
 	if w.record.Took(stream, position) {
@@ -170,4 +161,42 @@ func (w *world) passOver(stream, why string) bool {
 	c := w.record.Next(stream, aggregate)
 	w.give(checker.Given{Stream: c.Stream, Aggregate: aggregate, Version: c.Version, Why: expired})
 	return true
+}
+
+// replaceCollection replaces a stream's collection with one that was created under another name, as
+// $out does. Its documents are in no change stream, and were not committed by the run: a message of
+// them would be an effect without a commit.
+func (w *world) replaceCollection(step plan.Step) {
+	database := w.client.Database(plan.Database)
+	_, name, _ := strings.Cut(step.Stream, ".")
+	w.commit(w.Context(), func() error {
+		_, err := database.Collection("made").InsertOne(w.Context(), bson.D{
+			{Key: "_id", Value: fmt.Sprintf("ghost-%d", step.At.Milliseconds())}, {Key: "aggregateId", Value: "ghost"}, {Key: "version", Value: 1}, {Key: "type", Value: "Ghost"},
+		})
+		return err
+	})
+	err := w.client.Database("admin").RunCommand(w.Context(), bson.D{
+		{Key: "renameCollection", Value: plan.Database + ".made"}, {Key: "to", Value: plan.Database + "." + name}, {Key: "dropTarget", Value: true},
+	}).Err()
+	if err != nil {
+		w.trace.add("the collection could not be replaced: %v", err) // MongoDB has no primary, or its answer got lost
+		return
+	}
+	w.met.add("collections replaced", 1)
+}
+
+// replacedCollection is in the error of a stream that stops because its collection was replaced.
+const replacedCollection = "ON_COLLECTION_REPLACED=continue"
+
+// goOn lets the producers continue with the new collection.
+func (w *world) goOn(string, string) bool {
+	w.trace.add("the operator sets %s", replacedCollection)
+	w.replacedIsKnown.Store(true)
+	return true
+}
+
+// passedOver reports whether a collection was replaced whose stream must stop, and no stream has
+// reported it yet.
+func (w *world) passedOver() bool {
+	return w.plan.Settings.OnReplaced == "fail" && w.met.count("collections replaced") > 0 && !w.replacedIsKnown.Load()
 }

@@ -39,7 +39,7 @@ func (w *world) kindOf(kind string, version int64) string {
 
 // usedUp makes one of the faults that use up deliveries or times to live.
 func (w *world) usedUp(step plan.Step) {
-	kind := "Fine"
+	kind := fine
 	switch step.Kind {
 	case plan.TakeOut:
 		reason := map[string]string{plan.UsedUp: servicebus.UsedUp, plan.Expired: servicebus.Expired}[step.Answer]
@@ -101,15 +101,8 @@ func (w *world) bury() {
 		return
 	}
 	for _, s := range slices.Concat(w.projector, w.more) {
-		switch i := s.now; {
-		case i != nil && i.died.Load():
-			w.trace.add("%s is dead", i.name)
+		if s.renew(func(i *instance) bool { return i.died.Load() }, true, after) {
 			w.met.add("deaths of a deadly event", 1)
-			s.kill(true)
-			s.due = time.Now().Add(after)
-		case i == nil && !s.due.IsZero() && time.Now().After(s.due):
-			s.due = time.Time{}
-			s.start()
 		}
 	}
 }

@@ -158,13 +158,6 @@ func (l *Link) Cut() {
 	l.drop()
 }
 
-// Break breaks every connection for both ends; new ones can be made. What was held is lost.
-func (l *Link) Break() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drop()
-}
-
 func (l *Link) drop() {
 	for _, c := range l.conns {
 		c.client.abandon()

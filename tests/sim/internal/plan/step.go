@@ -52,13 +52,13 @@ const (
 	ReplaceCollection Kind = "replace-collection" // of a stream, by another one that gets its name
 	Rewind            Kind = "rewind"             // of a stream, by the operator: what was published is published again, under new message ids
 
-	// Those of refusals.go.
+	// Those of writes, see single.go.
 
 	RefuseDocument    Kind = "refuse-document"    // of one aggregate, by the read model's database, for what is in it
 	SmallTransactions Kind = "small-transactions" // larger ones are refused
 	SlowEvents        Kind = "slow-events"        // a projection takes its time for each
 
-	// Those of single.go.
+	// Those of single aggregates, sessions, partitions and collections, see single.go.
 
 	HangProjection   Kind = "hang-projection"   // on an event of one aggregate
 	EndAMQPSessions  Kind = "end-amqp-sessions" // by the broker, with everything in them; the connections stay open
