@@ -29,7 +29,7 @@ func (d *drawing) broker(r *rand.Rand) {
 	// In a shared session, what is refused may fill the room; with nothing else to apply anywhere,
 	// it cannot be known that it fails alone, and it is not parked.
 	shared := s.SessionKey != envelope.SessionKey{}
-	if large && s.PackEvents == 0 && !(shared && d.plan.Has(RefuseDocument)) {
+	if large && s.PackEvents == 0 && (!shared || !d.plan.Has(RefuseDocument)) {
 		s.BodyKiB, s.BodiesInHand = body, fit
 		d.garbage = 0 // behind a small message, a burst of larger ones may exceed the room once
 	}
