@@ -134,7 +134,8 @@ func (s *storeSet) close(ctx context.Context) {
 	}
 }
 
-// checkpoint returns the checkpoint of a stream, in any store. Blob storage has a client of its own.
+// checkpoint returns the checkpoint of a stream, in any store. Blob storage has a client of its
+// own.
 func (s *storeSet) checkpoint(c Config, credential azcore.TokenCredential, opts Options) (*checkpoint.Checkpoint, error) {
 	if !c.checkpointsInBlob() {
 		all, err := s.checkpoints(c, opts)

@@ -100,7 +100,7 @@ func (b *Builder) subscribed(ctx context.Context, s *State, created time.Time) e
 }
 
 // advance records that a range is built, unless another process has built it meanwhile, and returns
-// the state since.
+// returns the state since.
 func (b *Builder) advance(ctx context.Context, s *State, t *taken) (*State, error) {
 	total, err := b.Source.Collection.EstimatedDocumentCount(ctx)
 	if err != nil {
@@ -129,8 +129,8 @@ func (b *Builder) advance(ctx context.Context, s *State, t *taken) (*State, erro
 	})
 }
 
-// change changes the record of a build, if it still is what s and the condition say, and returns the
-// state since.
+// change changes the record of a build, if it still is what s and the condition require, and
+// returns the state since.
 func (b *Builder) change(ctx context.Context, what string, s *State, condition, change bson.D) (*State, error) {
 	record := append(bson.D{{Key: "_id", Value: stateID}, {Key: "id", Value: s.ID}}, condition...)
 	if _, err := b.records().UpdateOne(ctx, record, change); err != nil {
