@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
 
-// One event that is not acknowledged, while all others are, must not make the watermark remember
-// all the others: reading pauses.
+// G1: an event that is not acknowledged, while all others are, holds the checkpoint, and must not
+// make the watermark remember all the others: reading pauses.
 func TestMemoryBehindAStuckEventIsBounded(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -47,6 +47,7 @@ func TestMemoryBehindAStuckEventIsBounded(t *testing.T) {
 		virtualtime.Wait()
 		require.EqualValues(t, maxLead*config.MaxEvents, published.Load(), "others go ahead of it, and not for ever")
 		require.EqualValues(t, 1, p.InFlight())
+		require.Empty(t, p.Progress().Position)
 		close(release)
 		publishing.Wait()
 		require.NoError(t, <-done)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
@@ -101,6 +102,7 @@ func separateAtRandom(t *testing.T, scope Scope, seed uint64) {
 	require.NoError(t, <-done)
 
 	require.EqualValues(t, events-len(poison), p.Progress().Published, "seed %d", seed)
+	require.InDelta(t, len(poison), testutil.ToFloat64(p.metrics.refusals), 0)
 	require.Equal(t, fmt.Sprintf("82%06X", events-1), p.Progress().Position)
 	require.Len(t, refusals.kept, len(poison))
 	require.Equal(t, 2*len(poison), refusals.blobs)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -252,29 +251,6 @@ func judgeOrder(t *testing.T, arrived [][]string, versions map[string]int) {
 	require.Equal(t, versions, reached)
 }
 
-// G1: an event without an acknowledgement holds the checkpoint, no matter how much arrives behind
-// it.
-func TestG1NothingUnacknowledgedIsInTheCheckpoint(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		bus := &memoryBroker{capacity: 10, before: func(_ context.Context, messages []string) outcome {
-			if messages[0] == "a0/1" {
-				<-release
-			}
-			return stored
-		}}
-		p := start(testConfig(), bus, openFence{})
-		done := run(t.Context(), p)
-		for n := range 100 {
-			publishEvent(t, p, fmt.Sprintf("a%d", n), 1, n)
-		}
-		virtualtime.Wait()
-		require.Empty(t, p.Progress().Position)
-		close(release)
-		finish(t, p, done, 100)
-	})
-}
-
 // G4: a leader that cannot prove its leadership sends nothing, not even what is queued.
 func TestG4NothingIsSentPastTheFence(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
@@ -294,33 +270,6 @@ func TestG4NothingIsSentPastTheFence(t *testing.T) {
 type passedFence struct{}
 
 func (passedFence) Deadline() time.Time { return time.Now() }
-
-func TestG4ASendDoesNotOutliveTheFence(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		fence := fixedFence(time.Now().Add(4 * time.Second))
-		var lasted time.Duration
-		bus := &memoryBroker{capacity: 10}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		bus.before = func(ctx context.Context, _ []string) outcome {
-			begun := time.Now()
-			<-ctx.Done() // the acknowledgement never arrives
-			lasted = time.Since(begun)
-			cancel()
-			return unknown
-		}
-		p := start(testConfig(), bus, fence)
-		done := run(ctx, p)
-		publishEvent(t, p, "a0", 1, 1)
-		require.ErrorIs(t, <-done, context.Canceled)
-		require.Equal(t, 4*time.Second, lasted)
-		require.InDelta(t, 1, testutil.ToFloat64(p.metrics.unknown), 0)
-	})
-}
-
-type fixedFence time.Time
-
-func (f fixedFence) Deadline() time.Time { return time.Time(f) }
 
 func TestPublishBlocksAtTheLimits(t *testing.T) {
 	for name, bound := range map[string]func(*Config, int64){
@@ -360,22 +309,6 @@ func TestPublishBlocksAtTheLimits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// G6: an event that Service Bus can never accept ends the stream with an error that names the
-// event.
-func TestG6AnOversizedEventIsAnError(t *testing.T) {
-	bus := &memoryBroker{capacity: 10}
-	p := start(testConfig(), bus, openFence{})
-	c, progress := event("big-one", 1, 1)
-	body, err := bson.Marshal(bson.D{{Key: "pad", Value: make([]byte, 6000)}})
-	require.NoError(t, err)
-	c.Body = body
-	require.NoError(t, p.Publish(t.Context(), c, progress))
-	err = p.Run(t.Context())
-	require.ErrorIs(t, err, broker.ErrOversized)
-	require.ErrorContains(t, err, "big-one")
-	require.Empty(t, bus.arrived)
 }
 
 // G6: an event that is certainly too large is recognised by the size of its body and not encoded,

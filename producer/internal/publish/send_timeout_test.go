@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer/internal/broker"
@@ -57,6 +58,7 @@ func TestG4ALongSendDoesNotOutliveTheFence(t *testing.T) {
 		publishEvent(t, p, "a0", 1, 1)
 		require.ErrorIs(t, <-done, context.DeadlineExceeded)
 		require.Equal(t, ends.Add(4*time.Second), last)
+		require.Positive(t, testutil.ToFloat64(p.metrics.unknown))
 	})
 }
 
