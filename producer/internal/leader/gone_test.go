@@ -6,27 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 )
-
-// G6: a checkpoint that is deleted is not recreated by a process that has never read it: the marker
-// shows that the stream has had a leader.
-func TestG6ADeletedCheckpointIsNotRecreatedAfterARestart(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		m, h := &memory{}, newHistory()
-		a := join(t, m, h, testConfig("a"))
-		<-h.begun
-		a.leave(t)
-		require.True(t, m.marked)
-		m.mu.Lock()
-		m.exists = false
-		m.mu.Unlock()
-		b := join(t, m, h, testConfig("b"))
-		require.ErrorIs(t, <-b.done, checkpoint.ErrGone)
-		require.False(t, m.exists)
-	})
-}
 
 // The marker exists before anything can have been published: a replica that cannot write it does
 // not lead.

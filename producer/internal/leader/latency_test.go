@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -53,7 +52,7 @@ func latency(random *rand.Rand) time.Duration {
 
 // slowly delays a request on the way to storage or back by a multiple of a bad day's latency, at
 // most 20 s, and ends with its context.
-func slowly(seed uint64, times float64) func(context.Context, string) error {
+func slowly(seed uint64, times float64) fault {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0xb10b))
 	return func(ctx context.Context, _ string) error {
@@ -67,49 +66,28 @@ func slowly(seed uint64, times float64) func(context.Context, string) error {
 // Slow storage alone never costs a leader its term, with the producer's default times. The README's
 // figure is from ELECTION_HOURS=100.
 func TestG4SlowStorageCostsNoLeadership(t *testing.T) {
-	electSlowly(t, Times{time.Second, 2500 * time.Millisecond, 4 * time.Second, 500 * time.Millisecond}, 1, hours(t, 12))
+	electSlowly(t, defaultTimes, 0, 1, hours(t, 12), inMemory())
 }
+
+var defaultTimes = Times{time.Second, 2500 * time.Millisecond, 4 * time.Second, 500 * time.Millisecond}
 
 // Nor does a slow store whose lease does not expire, such as MongoDB.
 func TestG4ASlowStoreCostsNoLeadership(t *testing.T) {
 	const part = 250 // hours, so that each ends in time
 	for from := 0; from < hours(t, 4); from += part {
-		t.Run(fmt.Sprintf("from hour %d", from), func(t *testing.T) { electInStore(t, uint64(from), min(part, hours(t, 4)-from)) })
+		t.Run(fmt.Sprintf("from hour %d", from), func(t *testing.T) {
+			objects := &storetest.Memory{}
+			electSlowly(t, defaultTimes, uint64(from), 1, min(part, hours(t, 4)-from), func(there, back fault) leasedRecords {
+				return checkpoint.New(slowStore{objects, there, back}, testConfig("").Stream)
+			})
+		})
 	}
-}
-
-// electInStore is electSlowly with the checkpoint in a store.
-func electInStore(t *testing.T, seed uint64, hours int) {
-	t.Helper()
-	virtualtime.Test(t, func(t *testing.T) {
-		objects, h := &storetest.Memory{}, newHistory()
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error, 3)
-		for i, name := range []string{"a", "b", "c"} {
-			slow := slowStore{objects, slowly(seed+uint64(2*i), 1), slowly(seed+uint64(2*i+1), 1)}
-			config := testConfig(name)
-			config.HeartbeatInterval, config.FenceAfter = time.Second, 2500*time.Millisecond
-			config.TakeoverAfter, config.StandbyPoll = 4*time.Second, 500*time.Millisecond
-			c := checkpoint.New(slow, config.Stream)
-			go func() { done <- New(config, c, c, slog.New(slog.DiscardHandler)).Run(ctx, h.work(name)) }()
-			if i == 0 {
-				<-h.begun
-			}
-		}
-		time.Sleep(time.Duration(hours) * time.Hour) // virtual
-		t.Logf("%d hours: %d terms", hours, len(h.tenures))
-		require.Len(t, h.tenures, 1, "false take-overs")
-		stop()
-		for range 3 {
-			require.NoError(t, <-done)
-		}
-	})
 }
 
 // slowStore is a store whose requests are delayed on the way there and back.
 type slowStore struct {
 	*storetest.Memory
-	there, back func(context.Context, string) error
+	there, back fault
 }
 
 // Get implements [store.Store].
@@ -136,7 +114,7 @@ func TestG4TheShortestTimesAreSufficient(t *testing.T) {
 	for _, times := range []float64{0.25, 1, 2, 4} {
 		t.Run(fmt.Sprintf("%g", times), func(t *testing.T) {
 			oneInAHundred := time.Duration(times * float64(120*time.Millisecond))
-			electSlowly(t, TimesFor(oneInAHundred), times, hours(t, 1))
+			electSlowly(t, TimesFor(oneInAHundred), 0, times, hours(t, 1), inMemory())
 		})
 	}
 }
@@ -152,33 +130,40 @@ func hours(t *testing.T, usually int) int {
 	return hours
 }
 
+// inMemory opens views of one checkpoint in memory.
+func inMemory() func(there, back fault) leasedRecords {
+	m := &memory{}
+	return func(there, back fault) leasedRecords {
+		v := m.view()
+		v.set(there, back)
+		return v
+	}
+}
+
 // electSlowly runs an election of three members for some hours, in virtual time, over slow storage.
-// Only the first member may lead.
-func electSlowly(t *testing.T, times Times, slower float64, hours int) {
+// Only the first member may lead. open opens the checkpoint of one member, with the delays there
+// and back.
+func electSlowly(t *testing.T, times Times, seed uint64, slower float64, hours int, open func(there, back fault) leasedRecords) {
 	t.Helper()
 	virtualtime.Test(t, func(t *testing.T) {
-		m, h := &memory{}, newHistory()
+		h := newHistory()
 		var members []*member
 		for i, name := range []string{"a", "b", "c"} {
 			config := testConfig(name)
 			config.HeartbeatInterval, config.FenceAfter = times.Heartbeat, times.Fence
 			config.TakeoverAfter, config.StandbyPoll = times.Takeover, times.Poll
-			e := join(t, m, h, config)
+			slow := open(slowly(seed+uint64(2*i), slower), slowly(seed+uint64(2*i+1), slower))
+			members = append(members, run(t, slow, config, h.work(name)))
 			if i == 0 {
 				<-h.begun
 			}
-			e.view.set(slowly(uint64(2*i), slower), slowly(uint64(2*i+1), slower))
-			members = append(members, e)
 		}
 		time.Sleep(time.Duration(hours) * time.Hour) // virtual
-		t.Logf("%d hours: %d checkpoints, %d terms", hours, len(m.writes), len(h.tenures))
+		t.Logf("%d hours: %d terms", hours, len(h.tenures))
 		for _, tenure := range h.tenures[1:] {
 			t.Logf("epoch %d of %s began after %s", tenure.epoch, tenure.instance, tenure.began.Sub(h.tenures[0].began))
 		}
 		require.Len(t, h.tenures, 1, "false take-overs")
-		for _, e := range members {
-			e.view.set(nil, nil)
-		}
 		for _, e := range members {
 			e.leave(t)
 		}

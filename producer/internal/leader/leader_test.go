@@ -2,7 +2,7 @@ package leader
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -65,8 +65,14 @@ func (h *history) work(instance string) Work {
 	}
 }
 
+// leasedRecords is a checkpoint.
+type leasedRecords interface {
+	Records
+	Leases
+}
+
 type member struct {
-	view *view
+	view *view // nil if the checkpoint is another one
 	stop context.CancelFunc
 	done chan error
 }
@@ -76,12 +82,13 @@ func join(t *testing.T, m *memory, h *history, config Config) *member {
 	return run(t, m.view(), config, h.work(config.Instance))
 }
 
-// run has an instance take part in the election, with this work.
-func run(t *testing.T, v *view, config Config, work Work) *member {
+// run has an instance take part in the election, with this checkpoint and work.
+func run(t *testing.T, c leasedRecords, config Config, work Work) *member {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	e := &member{view: v, stop: stop, done: make(chan error, 1)}
-	election := New(config, v, v, slog.New(slog.DiscardHandler))
+	e := &member{stop: stop, done: make(chan error, 1)}
+	e.view, _ = c.(*view)
+	election := New(config, c, c, slog.New(slog.DiscardHandler))
 	go func() { e.done <- election.Run(ctx, work) }()
 	return e
 }
@@ -100,44 +107,12 @@ func hang(ctx context.Context, _ string) error {
 func away(context.Context, string) error { return errAway }
 
 // on returns a fault for the requests of one kind.
-func on(op string, fault func(context.Context, string) error) func(context.Context, string) error {
+func on(op string, do fault) fault {
 	return func(ctx context.Context, is string) error {
 		if is != op {
 			return nil
 		}
-		return fault(ctx, is)
-	}
-}
-
-func TestG4ASilentLeaderIsFencedBeforeItsSuccessorBegins(t *testing.T) {
-	for name, silence := range map[string]func(context.Context, string) error{
-		"requests hang":    hang,
-		"requests refused": away,
-	} {
-		t.Run(name, func(t *testing.T) {
-			virtualtime.Test(t, func(t *testing.T) {
-				m, h := &memory{}, newHistory()
-				a := join(t, m, h, testConfig("a"))
-				first := <-h.begun
-				b := join(t, m, h, testConfig("b"))
-				time.Sleep(10*time.Second + 300*time.Millisecond) // virtual: a leads undisturbed
-				silent := time.Now()
-				a.view.set(silence, nil)
-
-				require.Same(t, first, <-h.finished)
-				require.ErrorIs(t, first.cause, ErrFenced)
-				require.LessOrEqual(t, first.ended.Sub(silent), 4*time.Second, "counted from the last write that succeeded")
-				second := <-h.begun
-				require.Equal(t, "b", second.instance)
-				require.Equal(t, first.epoch+1, second.epoch)
-				require.True(t, second.began.After(first.ended))
-				require.LessOrEqual(t, second.began.Sub(silent), 8*time.Second, "takeover after 6 s, noticed within a poll")
-
-				a.view.set(nil, nil)
-				a.leave(t)
-				b.leave(t)
-			})
-		})
+		return do(ctx, is)
 	}
 }
 
@@ -184,44 +159,17 @@ func TestAWorkThatDoesNotStopIsEndedInTime(t *testing.T) {
 	})
 }
 
-// A write whose response is lost has changed the ETag: the leader must recognise its own write and
-// not take it for another leader's.
-func TestALeaderWithLostResponsesKeepsLeading(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		m, h := &memory{}, newHistory()
-		a := join(t, m, h, testConfig("a"))
-		first := <-h.begun
-		n := 0
-		a.view.set(nil, on("write", func(context.Context, string) error {
-			if n++; n%3 == 0 {
-				return errAway
-			}
-			return nil
-		}))
-		time.Sleep(time.Minute)
-		require.Empty(t, h.finished)
-		a.view.set(nil, nil)
-		a.leave(t)
-		require.Equal(t, first.epoch, m.record.Epoch)
-	})
-}
-
 // Storage may be unreachable for nearly as long as the fence, no matter when that begins between
 // two heartbeats.
 func TestALeaderSurvivesAnOutageShorterThanItsFence(t *testing.T) {
 	for phase := range 10 {
-		virtualtime.Test(t, func(t *testing.T) {
-			m, h := &memory{}, newHistory()
-			a := join(t, m, h, testConfig("a"))
-			<-h.begun
-			time.Sleep(5*time.Second + time.Duration(phase)*100*time.Millisecond) // virtual
-			a.view.set(away, nil)
-			time.Sleep(2700 * time.Millisecond) // virtual: the fence less one heartbeat, less a retry
-			a.view.set(nil, nil)
-			time.Sleep(10 * time.Second) // virtual
-			require.Empty(t, h.finished, "phase %d", phase)
-			a.leave(t)
-			require.EqualValues(t, 1, m.record.Epoch)
+		t.Run(fmt.Sprintf("phase %d", phase), func(t *testing.T) {
+			keepsLeading(t, func(_ *memory, a *view) {
+				time.Sleep(time.Duration(phase) * 100 * time.Millisecond) // virtual
+				a.set(away, nil)
+				time.Sleep(2700 * time.Millisecond) // virtual: the fence less one heartbeat, less a retry
+				a.set(nil, nil)
+			})
 		})
 	}
 }
@@ -241,16 +189,6 @@ func TestG4ALeaderWhoseLeaseWasTakenStopsAtItsNextWrite(t *testing.T) {
 		require.ErrorIs(t, first.cause, ErrLost)
 		require.LessOrEqual(t, first.ended.Sub(taken), time.Second)
 		a.leave(t)
-	})
-}
-
-func TestTheWorksOwnErrorEndsTheRunAndFreesTheLease(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		m := &memory{}
-		poison := errors.New("poison")
-		a := run(t, m.view(), testConfig("a"), func(context.Context, *Term) error { return poison })
-		require.ErrorIs(t, <-a.done, poison)
-		require.Equal(t, []string{"acquire", "release"}, m.log)
 	})
 }
 

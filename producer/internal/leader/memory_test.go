@@ -33,13 +33,16 @@ type memory struct {
 type view struct {
 	*memory
 	mu     sync.Mutex
-	before func(ctx context.Context, op string) error
-	after  func(ctx context.Context, op string) error
+	before fault
+	after  fault
 }
+
+// fault is called with the kind of a request.
+type fault func(ctx context.Context, op string) error
 
 func (m *memory) view() *view { return &view{memory: m} }
 
-func (v *view) set(before, after func(context.Context, string) error) {
+func (v *view) set(before, after fault) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.before, v.after = before, after
