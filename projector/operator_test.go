@@ -2,7 +2,6 @@ package projector_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"testing"
 
@@ -20,14 +19,10 @@ func TestCommandLine(t *testing.T) {
 		says string
 	}{
 		{[]string{"help"}, 0, "usage: projector"},
-		{[]string{"-h"}, 0, "usage: projector"},
-		{[]string{"run", "--help"}, 0, "usage: projector"},
 		{[]string{"stauts"}, 2, `there is no command "stauts"; did you mean status? ` + "`projector help` lists them"},
 		{[]string{"parked"}, 2, "\"parked\" is not a whole command; choose one of these:\n  parked list [--wide] [--json]\n"},
-		{[]string{"parked", "eat"}, 2, "there is no command \"parked eat\"; choose one of these:\n  parked list"},
 		{[]string{"parked", "-h"}, 0, "usage: projector parked COMMAND\n\n  parked list [--wide] [--json]\n"},
 		{[]string{"help", "parked"}, 0, "usage: projector parked COMMAND"},
-		{[]string{"parked", "drop", "-h"}, 0, "usage: projector parked drop"},
 		{[]string{"parked", "show"}, 2, "needs the aggregate; `projector parked list` shows"},
 		{[]string{"parked", "replay"}, 2, "needs either an aggregate or --all"},
 		{[]string{"parked", "replay", "a", "--all"}, 2, "needs either an aggregate or --all"},
@@ -39,14 +34,8 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"parked", "drop", "--yes"}, 2, "needs the aggregate"},
 		{[]string{"parked", "drop", "a"}, 2, "needs --yes: it gives up for good the event in the way, or the versions that are missing; check first: projector parked show -- a"},
 		{[]string{"parked", "drop", "a", "--yes"}, 2, "MONGODB_URI: is required"},
-		{[]string{"status", "now"}, 2, `projector status does not take "now"`},
-		{[]string{"status", "--fast"}, 2, "not defined: -fast"},
 		{[]string{"status"}, 2, "MONGODB_URI: is required"},
-		{[]string{"doctor", "now"}, 2, `projector doctor does not take "now"`},
-		{[]string{"doctor", "--fast"}, 2, "not defined: -fast"},
 		{[]string{"doctor"}, 2, "MONGODB_URI: is required"},
-		{[]string{"run", "fast"}, 2, `projector run does not take "fast"`},
-		{[]string{"run", "--fast"}, 2, "not defined: -fast"},
 		{[]string{"run"}, 2, "MONGODB_URI: is required"},
 		{nil, 2, "MONGODB_URI: is required"},
 	} {
@@ -55,20 +44,5 @@ func TestCommandLine(t *testing.T) {
 			projector.Options{}, &out, &errOut, nil)
 		require.Equal(t, c.code, code, c.args)
 		require.Contains(t, out.String()+errOut.String(), c.says)
-	}
-}
-
-func TestCommandLineRuns(t *testing.T) {
-	for _, args := range [][]string{nil, {"run"}} {
-		for _, c := range []struct {
-			err  error
-			code int
-		}{{nil, 0}, {errors.New("no"), 1}, {settings.Problems{errors.New("PROJECTION: no")}, 2}} {
-			var out, errOut bytes.Buffer
-			code := projector.Execute(t.Context(), args, func() (projector.Config, error) { return projector.Config{}, nil },
-				projector.Options{}, &out, &errOut, func(context.Context, projector.Config) error { return c.err })
-			require.Equal(t, c.code, code)
-			require.Empty(t, out.String())
-		}
 	}
 }

@@ -79,22 +79,20 @@ func read(t *testing.T, h Home) *Console {
 }
 
 func get(c *Console, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, path, nil)
-	r.Host = "127.0.0.1:8090"
-	for _, f := range change {
-		f(r)
-	}
-	w := httptest.NewRecorder()
-	c.Handler().ServeHTTP(w, r)
-	return w
+	return respond(c, httptest.NewRequest(http.MethodGet, path, http.NoBody), change...)
 }
 
 func post(c *Console, path string, form url.Values, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
-	r.Host = "127.0.0.1:8090"
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Origin", "http://127.0.0.1:8090")
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return respond(c, r, change...)
+}
+
+// respond returns the response to a request that is changed before it arrives.
+func respond(c *Console, r *http.Request, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r.Host = "127.0.0.1:8090"
 	for _, f := range change {
 		f(r)
 	}

@@ -64,16 +64,6 @@ func TestLoadReportsWhatCannotBeReadAndWhatIsWrongTogether(t *testing.T) {
   - T_WAIT: must be at most 1m`)
 }
 
-func TestLoadReportsEveryBrokenRelation(t *testing.T) {
-	t.Setenv("T_URI", "secret")
-	t.Setenv("T_WAIT", "2m")
-	t.Setenv("T_LANES", "0")
-	var s spec
-	problems, ok := errors.AsType[settings.Problems](settings.Load(&s))
-	require.True(t, ok)
-	require.Len(t, problems, 2)
-}
-
 func TestLoadWithPrefixPrefersItsOwnVariables(t *testing.T) {
 	t.Setenv("T_URI", "shared")
 	t.Setenv("T_LANES", "8")

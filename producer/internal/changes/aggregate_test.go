@@ -168,16 +168,12 @@ func TestG3AnUpdateMarksALookedUpDocument(t *testing.T) {
 // With ON_UNKNOWN_AGGREGATE=documentKey all updates and deletes are keyed by documentKey._id, even
 // after the collection is sharded by the aggregate id, which then is in the key as well.
 func TestByKeyShardingMovesNoUpdate(t *testing.T) {
-	m := Mapping{Stream: "s", AggregatePath: "order", ByKey: true, Operations: []envelope.Operation{envelope.Insert, envelope.Update, envelope.Delete}}
+	m := mapping()
+	m.AggregatePath, m.Images, m.ByKey = "order", Images{}, true
 	for _, operation := range []string{"update", "delete"} {
-		aggregate := func(key bson.D) string {
-			raw, err := bson.Marshal(bson.D{{Key: "_id", Value: bson.D{{Key: "_data", Value: "82AA"}}}, {Key: "operationType", Value: operation}, {Key: "documentKey", Value: key}})
-			require.NoError(t, err)
-			c, err := m.change(raw, "82AA", "82AA")
-			require.NoError(t, err)
-			return c.Aggregate
+		for _, key := range []bson.D{{{Key: "_id", Value: "k"}}, {{Key: "order", Value: "o-1"}, {Key: "_id", Value: "k"}}} {
+			event := bson.D{{Key: "operationType", Value: operation}, {Key: "documentKey", Value: key}}
+			require.Equal(t, "k", mapped(t, m, event).Aggregate)
 		}
-		require.Equal(t, "k", aggregate(bson.D{{Key: "_id", Value: "k"}}))
-		require.Equal(t, "k", aggregate(bson.D{{Key: "order", Value: "o-1"}, {Key: "_id", Value: "k"}}))
 	}
 }
