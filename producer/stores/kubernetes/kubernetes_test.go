@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
@@ -132,17 +131,6 @@ func TestG6AChangedConfigMapIsNoRecord(t *testing.T) {
 	require.ErrorContains(t, err, "lacks its name or its tag")
 }
 
-// A namespace that does not exist is no missing record.
-func TestANamespaceThatDoesNotExist(t *testing.T) {
-	t.Parallel()
-	k := serve(t)
-	s, err := Open(&rest.Config{Host: k.URL}, "elsewhere")
-	require.NoError(t, err)
-	_, err = s.Create(t.Context(), "one", nil)
-	require.ErrorContains(t, err, "namespaces not found")
-	require.NotErrorIs(t, err, store.ErrChanged)
-}
-
 func TestDoctorNamesTheRightsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	k := serve(t)
@@ -179,4 +167,5 @@ func TestTheStoreIsFoundInTheEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Create(t.Context(), "one", nil)
 	require.ErrorContains(t, err, "namespaces not found")
+	require.NotErrorIs(t, err, store.ErrChanged, "a namespace that does not exist is no object that does")
 }
