@@ -1,9 +1,7 @@
 package apply
 
 import (
-	"maps"
 	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -162,114 +160,4 @@ func TestFold(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Folding is correct if it does what the updates do one by one: here compared with a small
-// interpreter of the operators, on documents that exist and that do not.
-func TestFoldDoesWhatTheUpdatesDoOneByOne(t *testing.T) {
-	for seed := range uint64(2000) {
-		random := rand.New(rand.NewPCG(seed, 7))
-		var events [][]projection.Write
-		f := newFold()
-		for range 1 + random.IntN(6) {
-			var ops []projection.Op
-			for range random.IntN(4) {
-				field := []string{"a", "b", "c"}[random.IntN(3)]
-				value := int64(random.IntN(10))
-				ops = append(ops, []projection.Op{
-					projection.Set(field, value), projection.SetOnInsert(field, value), projection.Unset(field),
-					projection.Inc(field, value), projection.Min(field, value), projection.Max(field, value),
-					projection.Mul(field, value),
-				}[random.IntN(7)])
-			}
-			if !distinct(ops) {
-				continue
-			}
-			writes := upsert(ops...)
-			if random.IntN(4) == 0 {
-				writes = existing(ops...)
-			}
-			if random.IntN(5) == 0 {
-				// The rest of this event cannot be folded in, so none of it may be.
-				require.False(t, f.foldIn([]projection.Write{writes[0], projection.Delete("c", "a")}))
-				continue
-			}
-			if !f.foldIn(writes) {
-				continue
-			}
-			events = append(events, writes)
-		}
-		for _, start := range []map[string]int64{nil, {}, {"a": 4}, {"b": 1, "c": 9}} {
-			want := clone(start)
-			for _, writes := range events {
-				w := writes[0].(projection.UpdateOne)
-				want = interpret(want, w.Ops, w.Upsert)
-			}
-			got := clone(start)
-			if f.writes > 0 {
-				got = interpret(got, f.ops, f.upsert)
-			}
-			require.Equal(t, want, got, "seed %d, from %v, events %v", seed, start, events)
-		}
-	}
-}
-
-// distinct reports whether an update may hold the operators: MongoDB refuses two on one field.
-func distinct(ops []projection.Op) bool {
-	seen := make(map[string]bool)
-	for _, op := range ops {
-		if seen[op.Field] {
-			return false
-		}
-		seen[op.Field] = true
-	}
-	return true
-}
-
-func clone(doc map[string]int64) map[string]int64 {
-	if doc == nil {
-		return nil
-	}
-	out := make(map[string]int64, len(doc))
-	maps.Copy(out, doc)
-	return out
-}
-
-// interpret does what MongoDB does with an update of a document, or of none (nil).
-func interpret(doc map[string]int64, ops []projection.Op, upsert bool) map[string]int64 {
-	inserted := doc == nil
-	if inserted {
-		if !upsert {
-			return nil
-		}
-		doc = make(map[string]int64)
-	}
-	for _, op := range ops {
-		old, has := doc[op.Field]
-		value, _ := op.Value.(int64)
-		switch op.Kind {
-		case projection.OpSet:
-			doc[op.Field] = value
-		case projection.OpSetOnInsert:
-			if inserted {
-				doc[op.Field] = value
-			}
-		case projection.OpUnset:
-			delete(doc, op.Field)
-		case projection.OpInc:
-			doc[op.Field] = old + value
-		case projection.OpMin:
-			if !has || value < old {
-				doc[op.Field] = value
-			}
-		case projection.OpMax:
-			if !has || value > old {
-				doc[op.Field] = value
-			}
-		case projection.OpMul:
-			doc[op.Field] = old * value
-		case projection.OpPush, projection.OpAddToSet, projection.OpPull, projection.OpPullAll:
-		}
-	}
-	return doc
 }

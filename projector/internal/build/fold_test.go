@@ -137,7 +137,7 @@ func TestAFoldLeavesWhatEachWriteInTurnLeaves(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		field := func() string { return fields[r.IntN(len(fields))] }
 		op := func() projection.Op {
-			switch n := r.Int64N(5); r.IntN(8) {
+			switch n := r.Int64N(5); r.IntN(9) {
 			case 0:
 				return projection.SetOnInsert(field(), n)
 			case 1:
@@ -150,6 +150,8 @@ func TestAFoldLeavesWhatEachWriteInTurnLeaves(t *testing.T) {
 				return projection.AddToSet("list", n)
 			case 5:
 				return projection.Set(field(), n)
+			case 6:
+				return projection.Max(field(), n)
 			default:
 				return projection.Inc(field(), n)
 			}

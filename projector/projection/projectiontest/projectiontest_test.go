@@ -61,22 +61,6 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-func TestTimelineAndMirrorPass(t *testing.T) {
-	events := []projection.Event{placed("o1", "ann"), placed("o2", "bob"), later("o1", "ann", "A.b", 2, 1), later("o2", "bob", "", 2, 1)}
-	projectiontest.Check(t, projection.Timeline{}, events, nil)
-	for i := range events { // each a document of its own
-		document := events[i].Document()
-		events[i] = projectiontest.Insert(fmt.Sprint("d", i), bson.D{{Key: "_id", Value: i}, {Key: "text", Value: document.Lookup("type")}})
-	}
-	events = append(events,
-		projectiontest.Update("d0", nil, `{"_id": 0, "text": "changed"}`),
-		projectiontest.Delete("d1", `{"_id": 1}`, nil),
-		projectiontest.Replace("d2", `{"_id": 2}`, `{"_id": 2}`))
-	projectiontest.Check(t, projection.Mirror{}, events, projectiontest.Documents{"mirror": {
-		`{"_id": 0, "text": "changed"}`, `{"_id": 2}`, `{"_id": 3, "text": ""}`,
-	}})
-}
-
 // code is a projection of one function.
 type code func(projection.Event) ([]projection.Write, error)
 
