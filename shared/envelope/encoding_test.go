@@ -30,6 +30,6 @@ func TestG6UnknownEncoding(t *testing.T) {
 	}
 	_, unknown := envelope.UnknownEncoding(&azservicebus.ReceivedMessage{})
 	require.False(t, unknown)
-	_, unknown = envelope.UnknownEncoding(arrive(pack(t, bucketed(t, 2, envelope.JSON)...)))
+	_, unknown = envelope.UnknownEncoding(received(pack(t, bucketed(t, 2, envelope.JSON)...)))
 	require.False(t, unknown, "a pack that lists its events")
 }

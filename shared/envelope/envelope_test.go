@@ -91,6 +91,7 @@ func received(m *azservicebus.Message) *azservicebus.ReceivedMessage {
 	return &azservicebus.ReceivedMessage{
 		MessageID: *m.MessageID, SessionID: m.SessionID, PartitionKey: m.PartitionKey, Subject: m.Subject,
 		ContentType: m.ContentType, CorrelationID: m.CorrelationID, ApplicationProperties: m.ApplicationProperties, Body: m.Body,
+		SequenceNumber: new(int64(7)), DeliveryCount: 2,
 	}
 }
 

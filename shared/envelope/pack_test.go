@@ -28,13 +28,6 @@ func bucketed(t testing.TB, n int, format envelope.Format) (messages []*azservic
 	return messages
 }
 
-func arrive(m *azservicebus.Message) *azservicebus.ReceivedMessage {
-	return &azservicebus.ReceivedMessage{
-		MessageID: *m.MessageID, SessionID: m.SessionID, ContentType: m.ContentType, CorrelationID: m.CorrelationID,
-		ApplicationProperties: m.ApplicationProperties, Body: m.Body, SequenceNumber: new(int64(7)), DeliveryCount: 2,
-	}
-}
-
 func pack(t testing.TB, messages ...*azservicebus.Message) *azservicebus.Message {
 	var p envelope.Pack
 	for _, m := range messages {
@@ -48,12 +41,12 @@ func pack(t testing.TB, messages ...*azservicebus.Message) *azservicebus.Message
 // G3: each event of a pack is read as if it had come alone, in its order.
 func TestG3EachEventOfAPackIsReadAsIfAlone(t *testing.T) {
 	messages := bucketed(t, 4, envelope.JSON)
-	events, isPack := envelope.Unpack(arrive(pack(t, messages...)))
+	events, isPack := envelope.Unpack(received(pack(t, messages...)))
 	require.True(t, isPack)
 	require.Len(t, events, len(messages))
 	for i, m := range messages {
 		require.Equal(t, m.Body, events[i].Body, "the body is kept byte for byte")
-		want, err := envelope.Decode(arrive(m))
+		want, err := envelope.Decode(received(m))
 		require.NoError(t, err)
 		got, err := envelope.Decode(events[i])
 		require.NoError(t, err)
@@ -61,7 +54,7 @@ func TestG3EachEventOfAPackIsReadAsIfAlone(t *testing.T) {
 		require.Equal(t, "bucket-3", *events[i].SessionID)
 		require.Equal(t, uint32(2), events[i].DeliveryCount)
 	}
-	_, isPack = envelope.Unpack(arrive(messages[0]))
+	_, isPack = envelope.Unpack(received(messages[0]))
 	require.False(t, isPack)
 }
 
@@ -148,7 +141,7 @@ func TestG5APackThatCannotBeReadNamesItsAggregates(t *testing.T) {
 		"another position": strings.Replace(body, "8263A1B2C301", "8263A1B2C399", 2),
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := arrive(whole)
+			m := received(whole)
 			m.Body = []byte(damaged)
 			events, isPack := envelope.Unpack(m)
 			require.True(t, isPack)
@@ -163,7 +156,7 @@ func TestG5APackThatCannotBeReadNamesItsAggregates(t *testing.T) {
 			require.Len(t, events, 3)
 		})
 	}
-	m := arrive(whole)
+	m := received(whole)
 	m.Body = []byte(strings.Replace(body, `"epoch":"3"`, `"epoch":"x"`, 1))
 	events, _ := envelope.Unpack(m)
 	_, err := envelope.Decode(events[0])

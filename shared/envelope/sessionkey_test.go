@@ -53,14 +53,3 @@ func TestSessionKeyReadsWhatItWrites(t *testing.T) {
 		require.Zero(t, k)
 	}
 }
-
-// The message names its aggregate, whatever its session.
-func TestEncodePutsAChangeIntoItsBucket(t *testing.T) {
-	c := insert(t)
-	c.Session = envelope.Buckets(8).Session(c.Aggregate)
-	m, err := envelope.Encode(c, envelope.JSON)
-	require.NoError(t, err)
-	require.Equal(t, c.Session, *m.SessionID)
-	require.Equal(t, c.Session, *m.PartitionKey)
-	require.Equal(t, c.Aggregate, m.ApplicationProperties["cloudEvents_subject"])
-}
