@@ -260,16 +260,12 @@ func TestG4NothingIsSentPastTheFence(t *testing.T) {
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		p := start(testConfig(), bus, passedFence{})
+		p := start(testConfig(), bus, movingFence{time.Now().Add(-4 * time.Second)})
 		done := run(ctx, p)
 		publishEvent(t, p, "a0", 1, 1)
 		require.ErrorIs(t, <-done, context.DeadlineExceeded)
 	})
 }
-
-type passedFence struct{}
-
-func (passedFence) Deadline() time.Time { return time.Now() }
 
 func TestPublishBlocksAtTheLimits(t *testing.T) {
 	for name, bound := range map[string]func(*Config, int64){

@@ -41,25 +41,27 @@ func slow(takes time.Duration) func(context.Context, []string) outcome {
 // G4: no matter how long the send timeout has become, a send ends at the fence when the heartbeats
 // end.
 func TestG4ALongSendDoesNotOutliveTheFence(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		ends := time.Now().Add(50 * time.Second)
-		var last time.Time
-		bus := &memoryBroker{capacity: 10}
-		never := slow(time.Hour)
-		bus.before = func(ctx context.Context, messages []string) outcome {
-			o := never(ctx, messages)
-			last = time.Now()
-			return o
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-		defer cancel()
-		p := start(testConfig(), bus, movingFence{ends})
-		done := run(ctx, p)
-		publishEvent(t, p, "a0", 1, 1)
-		require.ErrorIs(t, <-done, context.DeadlineExceeded)
-		require.Equal(t, ends.Add(4*time.Second), last)
-		require.Positive(t, testutil.ToFloat64(p.metrics.unknown))
-	})
+	for _, beats := range []time.Duration{0, 50 * time.Second} {
+		virtualtime.Test(t, func(t *testing.T) {
+			ends := time.Now().Add(beats)
+			var last time.Time
+			bus := &memoryBroker{capacity: 10}
+			never := slow(time.Hour)
+			bus.before = func(ctx context.Context, messages []string) outcome {
+				o := never(ctx, messages)
+				last = time.Now()
+				return o
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			p := start(testConfig(), bus, movingFence{ends})
+			done := run(ctx, p)
+			publishEvent(t, p, "a0", 1, 1)
+			require.ErrorIs(t, <-done, context.DeadlineExceeded)
+			require.Equal(t, ends.Add(4*time.Second), last)
+			require.Positive(t, testutil.ToFloat64(p.metrics.unknown))
+		})
+	}
 }
 
 // A connection that cannot be opened does not extend the timeout: when the network is back, no lane
