@@ -1,15 +1,16 @@
 package projector
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,23 +86,27 @@ func TestMainTakesTheProcess(t *testing.T) {
 		// #nosec G204 -- the test's own program
 		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
 		c.Env = append(os.Environ(), asProgram+"="+args)
-		out := &watched{word: "projector starting", seen: make(chan struct{})}
-		c.Stdout, c.Stderr = out, out
+		out, err := c.StdoutPipe()
+		require.NoError(t, err)
+		c.Stderr = c.Stdout
 		require.NoError(t, c.Start())
+		lines := bufio.NewReader(out)
 		if signal != nil {
-			select {
-			case <-out.seen:
-			case <-time.After(time.Minute):
-				t.Error("it never started")
+			for !strings.Contains(said, "projector starting") {
+				line, err := lines.ReadString('\n')
+				said += line
+				require.NoError(t, err, said)
 			}
 			require.NoError(t, c.Process.Signal(signal))
 		}
-		err := c.Wait()
+		rest, err := io.ReadAll(lines)
+		require.NoError(t, err)
+		err = c.Wait()
 		exit, _ := errors.AsType[*exec.ExitError](err)
 		if exit != nil {
 			code = exit.ExitCode()
 		}
-		return code, string(out.all)
+		return code, said + string(rest)
 	}
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		code, said := run("run", signal)
@@ -115,21 +120,4 @@ func TestMainTakesTheProcess(t *testing.T) {
 	code, said = run("stauts", nil)
 	require.Equal(t, 2, code, said)
 	require.Contains(t, said, `there is no command "stauts"`)
-}
-
-// watched keeps what is written, and closes seen at a word. It is written to by one goroutine.
-type watched struct {
-	all  []byte
-	word string
-	seen chan struct{}
-	done bool
-}
-
-func (w *watched) Write(p []byte) (int, error) {
-	w.all = append(w.all, p...)
-	if !w.done && bytes.Contains(w.all, []byte(w.word)) {
-		w.done = true
-		close(w.seen)
-	}
-	return len(p), nil
 }
