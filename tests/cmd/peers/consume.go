@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
@@ -75,21 +75,7 @@ func (w *world) completed() int { return w.stack.ServiceBus.Stats(subscriptionPa
 // untilCompleted waits until the consumer has completed n messages, or until it has taken the
 // longest acceptable time; then the error is errPatience.
 func (w *world) untilCompleted(ctx context.Context, n int, longest time.Duration, consumer *instance) error {
-	deadline := time.After(longest)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for w.completed() < n {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			return errPatience
-		case <-consumer.ended:
-			return fmt.Errorf("%s ended after %d messages:\n%s", filepath.Base(consumer.cmd.Path), w.completed(), consumer.tail())
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
+	return w.within(ctx, longest, fmt.Sprint(n, " completed messages"), func() bool { return w.completed() >= n }, consumer)
 }
 
 // consumeBacklog measures how a backlog of full sessions is projected. A consumer that has not
@@ -200,7 +186,7 @@ func consumePoison(ctx context.Context, w *world, p peer) ([]result, error) {
 	} else if !errors.Is(err, errPatience) {
 		others = "ended"
 	}
-	if err := sleep(ctx, time.Until(began.Add(20*time.Second))); err != nil {
+	if err := retry.Sleep(ctx, time.Until(began.Add(20*time.Second))); err != nil {
 		return nil, err
 	}
 	stats := w.stack.ServiceBus.Stats(subscriptionPath)

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -168,39 +167,13 @@ func watch(ctx context.Context, instances ...*instance) *gauge {
 func (g *gauge) now() used {
 	var u used
 	for _, i := range g.instances {
-		for _, pid := range child.Family(i.cmd.Process.Pid) {
-			u.cpu += processorTime(pid)
-			u.resident += resident(pid)
-		}
+		processor, resident := child.Use(i.cmd.Process.Pid)
+		u.cpu += processor
+		u.resident += resident
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.most = max(g.most, u.resident)
 	u.most = g.most
 	return u
-}
-
-// processorTime returns a process's time in user and system mode from Linux's /proc, in steps of
-// 10 ms.
-func processorTime(pid int) time.Duration {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // nothing: it has ended
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	var ticks time.Duration
-	for _, field := range fields[11:13] {
-		n, _ := strconv.Atoi(field)
-		ticks += time.Duration(n)
-	}
-	return ticks * 10 * time.Millisecond
-}
-
-// resident returns a process's resident memory in MiB.
-func resident(pid int) float64 {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	line, _, _ := strings.Cut(rest, "kB")
-	kb, _ := strconv.ParseFloat(strings.TrimSpace(line), 64)
-	return kb / 1024
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
@@ -111,7 +112,7 @@ func publishRate(ctx context.Context, w *world, p peer) (results []result, err e
 	defer g.stop()
 	idle := g.now()
 	const watched = 5 * time.Second
-	if err := sleep(ctx, watched); err != nil {
+	if err := retry.Sleep(ctx, watched); err != nil {
 		return nil, err
 	}
 	now := g.now()
@@ -159,7 +160,7 @@ func (w *world) insertSteadily(ctx context.Context, rate, events int) (map[event
 	var writing sync.WaitGroup
 	for n := range writers {
 		writing.Go(func() {
-			if sleep(ctx, time.Duration(n)*time.Second/time.Duration(rate)) != nil {
+			if retry.Sleep(ctx, time.Duration(n)*time.Second/time.Duration(rate)) != nil {
 				return
 			}
 			tick := time.NewTicker(writers * time.Second / time.Duration(rate))
@@ -184,15 +185,6 @@ func (w *world) insertSteadily(ctx context.Context, rate, events int) (map[event
 	}
 	writing.Wait()
 	return inserted, context.Cause(ctx)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // publishKilled kills all instances three times, each time after a counted number of events of a
@@ -263,7 +255,7 @@ func publishFailover(ctx context.Context, w *world, p peer) ([]result, error) {
 		return nil, err
 	}
 	defer second.stop()
-	if err := sleep(ctx, 10*time.Second); err != nil { // a JVM takes that long to publish as well
+	if err := retry.Sleep(ctx, 10*time.Second); err != nil { // a JVM takes that long to publish as well
 		return nil, err
 	}
 	const rate, events = 100, 1000

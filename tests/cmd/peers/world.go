@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
@@ -154,7 +154,12 @@ var errPatience = errors.New("timed out")
 // until waits until done reports true, which it is asked every few milliseconds. The instances must
 // not end meanwhile.
 func (w *world) until(ctx context.Context, what string, done func() bool, running ...*instance) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errPatience)
+	return w.within(ctx, patience, what, done, running...)
+}
+
+// within is until for another time; the error is errPatience if that is over.
+func (w *world) within(ctx context.Context, longest time.Duration, what string, done func() bool, running ...*instance) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, errPatience)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -187,22 +192,9 @@ func (w *world) consumer(p peer) (*instance, error) {
 }
 
 func (w *world) launch(p peer, command []string, n int, settings ...string) (*instance, error) {
-	address, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	env := append(w.stack.Env(), "MONGODB_URI="+w.uri, "SERVICE_BUS_TOPIC="+emulator.Topic, "HTTP_ADDR="+address,
+	env := append(w.stack.Env(), "MONGODB_URI="+w.uri, "SERVICE_BUS_TOPIC="+emulator.Topic, "HTTP_ADDR=127.0.0.1:0",
 		fmt.Sprint("CONTAINER_APP_REPLICA_NAME=peer-", n))
 	return start(command, slices.Concat(env, settings, p.settings), w.folder)
-}
-
-// freeAddress returns an address that is free at the moment.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // insert writes n events of the aggregates in turn.
@@ -276,10 +268,8 @@ func (w *world) settled(ctx context.Context) error {
 			return nil
 		}
 		before = now
-		select {
-		case <-time.After(1500 * time.Millisecond): // longer than the heartbeat that saves a position
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := retry.Sleep(ctx, 1500*time.Millisecond); err != nil { // longer than the heartbeat that saves a position
+			return err
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package child
 
-import "github.com/prometheus/procfs"
+import (
+	"time"
+
+	"github.com/prometheus/procfs"
+)
 
 // Family returns a process and its descendants, the youngest last, if the system has /proc, as
 // Linux does.
@@ -17,4 +21,21 @@ func Family(pid int) []int {
 		family = append(family, children[family[i]]...)
 	}
 	return family
+}
+
+// Use returns the time in user and system mode that a process and its descendants have used, in
+// steps of 10 ms, and their resident memory in MiB; 0 if the system has no /proc, or if they have
+// ended.
+func Use(pid int) (processor time.Duration, resident float64) {
+	for _, member := range Family(pid) {
+		p, err := procfs.NewProc(member)
+		if err != nil {
+			continue
+		}
+		if stat, err := p.Stat(); err == nil {
+			processor += time.Duration(stat.CPUTime() * float64(time.Second))
+			resident += float64(stat.ResidentMemory()) / (1 << 20)
+		}
+	}
+	return processor, resident
 }

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/procfs"
-
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/report"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
 )
@@ -55,26 +53,9 @@ func (r *runner) sample(ctx context.Context) error {
 
 func raise(most *float64, s *child.Slot) {
 	if pid, ok := s.PID(); ok {
-		var together float64
-		for _, process := range child.Family(pid) {
-			together += residentMB(process)
-		}
-		*most = max(*most, together)
+		_, resident := child.Use(pid)
+		*most = max(*most, resident)
 	}
-}
-
-// residentMB is a process's resident memory in MiB; 0 where the system does not say (it is Linux
-// that does).
-func residentMB(pid int) float64 {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return 0
-	}
-	status, err := p.NewStatus()
-	if err != nil {
-		return 0
-	}
-	return float64(status.VmRSS) / (1 << 20)
 }
 
 // show keeps the live view up to date until ctx ends.
