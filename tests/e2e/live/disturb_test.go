@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -44,20 +43,16 @@ func (w *world) lose(s *service, server wire.Server, match func(wire.Unit) bool)
 	s.now.way.Cut(server)
 }
 
-// mongoDisturbances returns the disturbances of MongoDB. A real server gets the commands of an
-// operator, and the connections to it are cut.
+// mongoDisturbances returns the disturbances of MongoDB.
 func (w *world) mongoDisturbances() []disturbance {
+	killCursors := w.killCursors
 	if !w.real {
-		return []disturbance{
-			{"MongoDB steps down", func() { w.stack.Mongo.StepDown(300 * time.Millisecond) }},
-			{"every connection to MongoDB is cut", w.stack.Mongo.DropConnections},
-			{"cursors are killed", w.stack.Mongo.KillCursors},
-			{"the answer to a commit is lost", func() { w.stack.Mongo.LoseReplies("commitTransaction", 1) }},
-			{"the answer to a getMore is lost", func() { w.stack.Mongo.LoseReplies("getMore", 1) }},
-		}
+		killCursors = w.stack.Mongo.KillCursors // it does not list those that are idle
 	}
-	lost := func(of func() *service) func() {
-		return func() { w.lose(of(), wire.Mongo, func(u wire.Unit) bool { return u.Reply }) }
+	lost := func(of func() *service, command string) func() {
+		return func() {
+			w.lose(of(), wire.Mongo, func(u wire.Unit) bool { return u.Reply && u.Name == command })
+		}
 	}
 	return []disturbance{
 		{"MongoDB steps down", func() {
@@ -68,9 +63,9 @@ func (w *world) mongoDisturbances() []disturbance {
 				s.now.way.Cut(wire.Mongo)
 			}
 		}},
-		{"cursors are killed", w.killCursors},
-		{"an answer of MongoDB to a projector is lost", lost(func() *service { return w.projectors[0] })},
-		{"an answer of MongoDB to the leader is lost", lost(func() *service { return w.leader(w.streams()[0]) })},
+		{"cursors are killed", killCursors},
+		{"the answer to a commit is lost", lost(func() *service { return w.projectors[0] }, "commitTransaction")},
+		{"the answer to a getMore is lost", lost(func() *service { return w.leader(w.streams()[0]) }, "getMore")},
 	}
 }
 

@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,12 +116,7 @@ func (r *records) behind() (n int64) {
 func (r *records) parked() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.run.Sick {
-		if !r.run.Replayed || s.Dropped {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.run.Sick, func(s checker.Sick) bool { return !r.run.Replayed || s.Dropped })
 }
 
 // unrest records a condition that was not met.
