@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -29,6 +28,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
+	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
 )
@@ -81,6 +81,15 @@ func newTheirs(t *testing.T) *theirs {
 	return th
 }
 
+// insert inserts documents that have an _id alone.
+func (th *theirs) insert(t *testing.T, collection string, ids ...any) {
+	t.Helper()
+	for _, id := range ids {
+		_, err := th.client.Database("app").Collection(collection).InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}})
+		require.NoError(t, err)
+	}
+}
+
 // setAway closes every connection of the run and refuses new ones, or serves them again.
 func (th *theirs) setAway(away bool) { th.tap.Away(map[bool]wire.Server{true: wire.Mongo}[away]) }
 
@@ -127,9 +136,7 @@ type followed struct {
 // follow starts a run and waits until it follows.
 func (c command) follow(t *testing.T, th *theirs, collection string, args ...string) *followed {
 	t.Helper()
-	cmd := c.command(t, append(args, "--follow")...)
-	cmd.Env = append(cmd.Env, th.env(collection)...)
-	f := watched(t, cmd)
+	f := watched(t, c.with(th.env(collection)...).command(t, append(args, "--follow")...))
 	f.until(t, "write to your collection")
 	return f
 }
@@ -178,15 +185,13 @@ func (f *followed) stop(t *testing.T) (code int, text string) {
 func follows(t *testing.T, c command) {
 	th := newTheirs(t)
 	orders := th.client.Database("app").Collection("orders")
-	_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "before"}})
-	require.NoError(t, err)
-
+	th.insert(t, "orders", "before")
 	f := c.follow(t, th, "orders", "--producers=1")
 	for i := range 50 {
 		_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: i}, {Key: "aggregateId", Value: "same"}})
 		require.NoError(t, err)
 	}
-	_, err = orders.UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "paid", Value: true}}}})
+	_, err := orders.UpdateMany(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "paid", Value: true}}}})
 	require.NoError(t, err)
 	_, err = orders.DeleteMany(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$lt", Value: 10}}}})
 	require.NoError(t, err)
@@ -208,11 +213,8 @@ func follows(t *testing.T, c command) {
 // with them the run.
 func followsUntilReplaced(t *testing.T, c command) {
 	th := newTheirs(t)
-	db := th.client.Database("app")
-	for _, name := range []string{"orders", "other"} {
-		_, err := db.Collection(name).InsertOne(t.Context(), bson.D{{Key: "_id", Value: name}})
-		require.NoError(t, err)
-	}
+	th.insert(t, "orders", 0)
+	th.insert(t, "other", 0)
 	f := c.follow(t, th, "orders")
 	rename := bson.D{{Key: "renameCollection", Value: "app.other"}, {Key: "to", Value: "app.orders"}, {Key: "dropTarget", Value: true}}
 	require.NoError(t, th.client.Database("admin").RunCommand(t.Context(), rename).Err())
@@ -227,17 +229,12 @@ func followsUntilReplaced(t *testing.T, c command) {
 // followsThroughOutages: the user's MongoDB is away for a while, and is away when the run ends.
 func followsThroughOutages(t *testing.T, c command) {
 	th := newTheirs(t)
-	orders := th.client.Database("app").Collection("orders")
-	insert := func(id int) {
-		_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}})
-		require.NoError(t, err)
-	}
-	insert(0)
+	th.insert(t, "orders", 0)
 	f := c.follow(t, th, "orders")
-	insert(1)
+	th.insert(t, "orders", 1)
 	th.setAway(true)
 	f.until(t, "cannot watch app.orders, trying again")
-	insert(2)
+	th.insert(t, "orders", 2)
 	th.setAway(false)
 	f.until(t, "the change stream of app.orders can be read again")
 	f.until(t, "seen 2, published 2, applied 2")
@@ -255,13 +252,10 @@ func followsThroughOutages(t *testing.T, c command) {
 // followsWithoutAReader: the reader of the output, such as tee, ends with the same Ctrl-C.
 func followsWithoutAReader(t *testing.T, c command) {
 	th := newTheirs(t)
-	orders := th.client.Database("app").Collection("orders")
-	_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 0}})
-	require.NoError(t, err)
+	th.insert(t, "orders", 0)
 	report := filepath.Join(t.TempDir(), "report.json")
 	f := c.follow(t, th, "orders", "--report", report)
-	_, err = orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
-	require.NoError(t, err)
+	th.insert(t, "orders", 1)
 	f.until(t, "applied 1")
 	require.NoError(t, f.pipe.Close())
 	require.NoError(t, f.cmd.Wait(), "the run ends as if it was interrupted")
@@ -276,23 +270,13 @@ func followsWithoutAReader(t *testing.T, c command) {
 func writesWhenTold(t *testing.T, c command) {
 	th := newTheirs(t)
 	require.NoError(t, th.client.Database("app").CreateCollection(t.Context(), "load"))
-	run := func() (int, string) {
-		cmd := c.command(t, "--follow", "--write-load", "--events=200", "--rate=0", "--quiet")
-		cmd.Env = append(cmd.Env, th.env("load")...)
-		out, err := cmd.CombinedOutput()
-		if _, exited := errors.AsType[*exec.ExitError](err); !exited {
-			require.NoError(t, err)
-		}
-		return cmd.ProcessState.ExitCode(), string(out)
-	}
-	code, out := run()
-	require.Zero(t, code, out)
-	require.Contains(t, out, "EXACTLY RIGHT")
+	c, args := c.with(th.env("load")...), []string{"--follow", "--write-load", "--events=200", "--rate=0", "--quiet"}
+	c.right(t, nil, args...)
 	require.Contains(t, th.names(), "insert")
 
-	code, out = run()
-	require.Equal(t, 2, code, out)
-	require.Contains(t, out, "--write-load: app.load has documents")
+	r := c.run(t, args...)
+	require.Equal(t, 2, r.code, r.out)
+	require.Contains(t, r.out, "--write-load: app.load has documents")
 }
 
 // theirsIsUnfit reports what is wrong with a user's MongoDB, and the remedy, before anything is
@@ -316,12 +300,10 @@ func theirsIsUnfit(t *testing.T, c command) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := c.command(t, "--follow")
-			cmd.Env = append(cmd.Env, "MONGODB_URI="+test.uri, "MONGODB_DATABASE="+test.database, "MONGODB_COLLECTION="+test.collection)
-			out, _ := cmd.CombinedOutput() // the exit code is checked
-			require.Equal(t, 2, cmd.ProcessState.ExitCode(), string(out))
-			require.Contains(t, string(out), test.says)
-			require.NotContains(t, string(out), "secret")
+			r := c.with("MONGODB_URI="+test.uri, "MONGODB_DATABASE="+test.database, "MONGODB_COLLECTION="+test.collection).run(t, "--follow")
+			require.Equal(t, 2, r.code, r.out)
+			require.Contains(t, r.out, test.says)
+			require.NotContains(t, r.out, "secret")
 		})
 	}
 }
@@ -330,40 +312,28 @@ func theirsIsUnfit(t *testing.T, c command) {
 // URI.
 func standalone(t *testing.T) string {
 	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var running sync.WaitGroup
-	running.Go(func() {
+	return "mongodb://" + netpipe.ServeTCP(t, func(ctx context.Context, l net.Listener) error {
+		stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+		defer stop()
+		var running sync.WaitGroup
+		defer running.Wait()
 		for {
 			conn, err := l.Accept()
 			if err != nil {
-				return
+				return nil // closed: the test has ended
 			}
-			running.Go(func() { _ = answerHello(conn) })
+			running.Go(func() { _ = answerHello(conn) }) // until the client disconnects
 		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		running.Wait()
-	})
-	return "mongodb://" + l.Addr().String() + "/"
+	}) + "/"
 }
 
 func answerHello(conn net.Conn) error {
 	defer func() { _ = conn.Close() }()
 	const opReply, opQuery, opMsg = 1, 2004, 2013
-	document, err := bson.Marshal(bson.D{
-		{Key: "ok", Value: 1},
-		{Key: "helloOk", Value: true},
-		{Key: "isWritablePrimary", Value: true},
-		{Key: "ismaster", Value: true},
-		{Key: "minWireVersion", Value: 0},
-		{Key: "maxWireVersion", Value: 25},
-		{Key: "maxBsonObjectSize", Value: 16777216},
-		{Key: "maxMessageSizeBytes", Value: 48000000},
-		{Key: "maxWriteBatchSize", Value: 100000},
-	})
+	var document bson.Raw
+	err := bson.UnmarshalExtJSON([]byte(`{
+		"ok": 1, "helloOk": true, "isWritablePrimary": true, "ismaster": true, "minWireVersion": 0, "maxWireVersion": 25,
+		"maxBsonObjectSize": 16777216, "maxMessageSizeBytes": 48000000, "maxWriteBatchSize": 100000}`), false, &document)
 	if err != nil {
 		return err
 	}

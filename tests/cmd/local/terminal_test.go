@@ -154,10 +154,8 @@ func firstContact(t *testing.T, c command) {
 func followsWhereReplacementsAreAccepted(t *testing.T, c command) {
 	th := newTheirs(t)
 	db := th.client.Database("app")
-	for _, name := range []string{"orders", "other"} {
-		_, err := db.Collection(name).InsertOne(t.Context(), bson.D{{Key: "_id", Value: name}})
-		require.NoError(t, err)
-	}
+	th.insert(t, "orders", "orders")
+	th.insert(t, "other", "other")
 	s := sit(t, 80, c.makeRun(t, th, "orders", "ON_COLLECTION_REPLACED=continue"))
 	s.until(t, "write to your collection and watch")
 	cursor, err := db.Collection("other").Aggregate(t.Context(), bson.A{bson.D{{Key: "$out", Value: "orders"}}})
@@ -180,16 +178,10 @@ func fitsEveryTerminal(t *testing.T, c command) {
 	th := newTheirs(t)
 	for _, columns := range []int{40, 80, 200} {
 		name := fmt.Sprintf("orders%d", columns)
-		orders := th.client.Database("app").Collection(name)
 		require.NoError(t, th.client.Database("app").CreateCollection(t.Context(), name))
-		cmd := c.command(t, "--follow")
-		cmd.Env = append(cmd.Env, append(th.env(name), "TERM=xterm")...)
-		s := sit(t, columns, cmd)
+		s := sit(t, columns, c.with(append(th.env(name), "TERM=xterm")...).command(t, "--follow"))
 		s.until(t, "watch;")
-		for id := range 3 {
-			_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}})
-			require.NoError(t, err)
-		}
+		th.insert(t, name, 0, 1, 2)
 		s.until(t, "applied    3 ")
 		blocks := 0
 		for _, line := range s.screen.Lines() {
@@ -215,15 +207,11 @@ func fitsEveryTerminal(t *testing.T, c command) {
 // closed ends the run as Ctrl-C does.
 func followsAtAnyTerminal(t *testing.T, c command) {
 	th := newTheirs(t)
-	orders := th.client.Database("app").Collection("orders")
 	require.NoError(t, th.client.Database("app").CreateCollection(t.Context(), "orders"))
 	report := filepath.Join(t.TempDir(), "report.json")
-	cmd := c.command(t, "--follow", "--report", report)
-	cmd.Env = append(cmd.Env, append(th.env("orders"), "TERM=dumb")...)
-	s := sit(t, 80, cmd)
+	s := sit(t, 80, c.with(append(th.env("orders"), "TERM=dumb")...).command(t, "--follow", "--report", report))
 	s.until(t, "write to your collection and watch")
-	_, err := orders.InsertOne(t.Context(), bson.D{{Key: "_id", Value: 1}})
-	require.NoError(t, err)
+	th.insert(t, "orders", 1)
 	s.until(t, "applied 1,")
 	require.NotContains(t, s.written.String(), "\x1b")
 	require.NoError(t, s.master.Close())
