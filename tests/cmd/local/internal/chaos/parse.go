@@ -36,15 +36,15 @@ const (
 	Poison          Kind = "poison"
 )
 
-// description is a kind, its default duration (0: it is over at once), and its text in the help.
-type description struct {
-	kind  Kind
-	lasts time.Duration
-	says  string
+// Description is a kind of harm, for people.
+type Description struct {
+	Kind  Kind
+	Lasts time.Duration // unless the plan specifies it; 0: it is over at once
+	Says  string
 }
 
 // kinds are all kinds.
-var kinds = []description{
+var kinds = []Description{
 	{LoseLeader, 0, "SIGKILL to the leading producer and its parent, as when a machine is lost"},
 	{KillLeader, 0, "the same as lose-leader"},
 	{CrashLeader, 0, "SIGKILL to the leading producer alone, as by a panic or the lack of memory"},
@@ -68,29 +68,17 @@ var kinds = []description{
 func Help() string {
 	var b strings.Builder
 	for _, k := range kinds {
-		name := string(k.kind)
-		if k.lasts > 0 {
-			name += fmt.Sprintf("[:%s]", k.lasts)
+		name := string(k.Kind)
+		if k.Lasts > 0 {
+			name += fmt.Sprintf("[:%s]", k.Lasts)
 		}
-		fmt.Fprintf(&b, "  %-22s %s\n", name, k.says)
+		fmt.Fprintf(&b, "  %-22s %s\n", name, k.Says)
 	}
 	return b.String()
 }
 
-// Description is a kind of harm, for people.
-type Description struct {
-	Kind Kind
-	Says string
-}
-
 // Kinds returns all kinds of harm.
-func Kinds() []Description {
-	all := make([]Description, len(kinds))
-	for i, k := range kinds {
-		all[i] = Description{k.kind, k.says}
-	}
-	return all
-}
+func Kinds() []Description { return slices.Clone(kinds) }
 
 // OnServers reports whether the embedded servers apply the harm.
 func (k Kind) OnServers() bool { return !k.OnLeader() && k != KillProjector }
@@ -166,7 +154,7 @@ func parseAction(text string) (a Action, problem string) {
 	}
 	name, when, timed := strings.Cut(text, "@")
 	a.Kind = Kind(name)
-	known := slices.IndexFunc(kinds, func(d description) bool { return d.kind == a.Kind })
+	known := slices.IndexFunc(kinds, func(d Description) bool { return d.Kind == a.Kind })
 	if known < 0 {
 		return a, fmt.Sprintf("there is no chaos named %q; there are %s", name, names())
 	}
@@ -178,7 +166,7 @@ func parseAction(text string) (a Action, problem string) {
 	if a.At, err = time.ParseDuration(at); err != nil || a.At < 0 {
 		return a, fmt.Sprintf("%q is no time such as 2s or 1500ms", at)
 	}
-	a.For = kinds[known].lasts
+	a.For = kinds[known].Lasts
 	if !lasting {
 		return a, ""
 	}
@@ -194,7 +182,7 @@ func parseAction(text string) (a Action, problem string) {
 func names() string {
 	texts := make([]string, len(kinds))
 	for i, k := range kinds {
-		texts[i] = string(k.kind)
+		texts[i] = string(k.Kind)
 	}
 	return strings.Join(texts, ", ")
 }

@@ -17,17 +17,8 @@ func TestParse(t *testing.T) {
 	}{
 		"nothing":   {"", nil},
 		"blanks":    {"  ", nil},
-		"one":       {"kill-leader@1s", Plan{{KillLeader, time.Second, 0}}},
 		"fractions": {"term-leader@1500ms", Plan{{TermLeader, 1500 * time.Millisecond, 0}}},
 		"duration":  {"stop-leader@5s:7s", Plan{{StopLeader, 5 * time.Second, 7 * time.Second}}},
-		"default lengths": {
-			"stop-leader@1s,mongo-stepdown@2s,blob-503@3s",
-			Plan{{StopLeader, time.Second, 10 * time.Second}, {MongoStepDown, 2 * time.Second, 2 * time.Second}, {Blob503, 3 * time.Second, 5 * time.Second}},
-		},
-		"Service Bus": {
-			"servicebus-busy@1s,lose-ack@2s,slow-ack@3s:1s,expire-locks@4s",
-			Plan{{BusyServiceBus, time.Second, 2 * time.Second}, {LoseAck, 2 * time.Second, 0}, {SlowAck, 3 * time.Second, time.Second}, {ExpireLocks, 4 * time.Second, 0}},
-		},
 		"by time": {
 			"drop-servicebus@4s, kill-projector@3s",
 			Plan{{KillProjector, 3 * time.Second, 0}, {DropServiceBus, 4 * time.Second, 0}},
@@ -85,11 +76,11 @@ func TestEveryKindIsInTheHelp(t *testing.T) {
 	help := Help()
 	require.Equal(t, len(kinds), strings.Count(help, "\n"))
 	for _, k := range kinds {
-		plan, err := Parse(string(k.kind) + "@1s")
+		plan, err := Parse(string(k.Kind) + "@1s")
 		require.NoError(t, err)
-		require.Equal(t, Plan{{k.kind, time.Second, k.lasts}}, plan)
-		require.Regexp(t, `(?m)^  `+string(k.kind)+`[ [].*`+regexp.QuoteMeta(k.says)+`$`, help)
-		require.False(t, k.kind.OnLeader() && k.kind.OnServers())
+		require.Equal(t, Plan{{k.Kind, time.Second, k.Lasts}}, plan)
+		require.Regexp(t, `(?m)^  `+string(k.Kind)+`[ [].*`+regexp.QuoteMeta(k.Says)+`$`, help)
+		require.False(t, k.Kind.OnLeader() && k.Kind.OnServers())
 	}
 	require.False(t, KillProjector.OnServers())
 	require.True(t, LoseAck.OnServers())

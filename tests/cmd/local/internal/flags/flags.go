@@ -37,13 +37,6 @@ const (
 	Orders   = "orders"
 )
 
-// The settings that --external takes from the environment.
-const (
-	EnvMongo      = emulator.EnvMongo
-	EnvServiceBus = emulator.EnvServiceBus
-	EnvBlob       = emulator.EnvBlob
-)
-
 // The values of --console that are no address of the user's: the default, which is UsualConsole on
 // a terminal and none elsewhere, and where the console is served by default; if that port is taken,
 // another one is used.
@@ -141,8 +134,8 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	fs.StringVar(&o.Snapshot, "mongo-snapshot", "", "`file` that keeps MongoDB's data and oplog over a restart of --stack-only:\nread at the start if it is there, written at the end")
 	fs.BoolVar(&o.Azurite, "azurite", false, "Azurite (npm, tests/emulator/azurite) as the blob store")
 	fs.StringVar(&serviceBusConfig, "servicebus-config", "", "`file` of entities, in the schema of the official emulator's Config.json")
-	fs.BoolVar(&o.External, "external", false, "no servers: use "+EnvMongo+", "+EnvServiceBus+", "+EnvBlob)
-	fs.BoolVar(&follow, "follow", false, "follow a collection of your own, which is only read: "+EnvMongo+", "+EnvDatabase+" and "+EnvCollection+"\nname it, everything else is embedded; until Ctrl-C, then the mirror is compared with it")
+	fs.BoolVar(&o.External, "external", false, "no servers: use "+emulator.EnvMongo+", "+emulator.EnvServiceBus+", "+emulator.EnvBlob)
+	fs.BoolVar(&follow, "follow", false, "follow a collection of your own, which is only read: "+emulator.EnvMongo+", "+EnvDatabase+" and "+EnvCollection+"\nname it, everything else is embedded; until Ctrl-C, then the mirror is compared with it")
 	fs.BoolVar(&o.WriteLoad, "write-load", false, "with --follow: insert events into that collection, which must be empty, as into one of our own")
 	fs.BoolVar(&o.Build, "build", false, "begin with a full collection: the read model is built by projector build while events are inserted, and then verified")
 	fs.BoolVar(&o.BeginWithSnapshot, "snapshot", false, "begin with a full collection: the stream begins with a snapshot of it, while events are inserted")
@@ -194,7 +187,7 @@ func Parse(args []string, getenv func(string) string, help io.Writer) (Options, 
 	}
 	if o.External {
 		o.Endpoints = map[string]string{}
-		for _, name := range []string{EnvMongo, EnvServiceBus, EnvBlob} {
+		for _, name := range []string{emulator.EnvMongo, emulator.EnvServiceBus, emulator.EnvBlob} {
 			if o.Endpoints[name] = getenv(name); o.Endpoints[name] == "" {
 				problem("--external needs the environment variable %s", name)
 			}

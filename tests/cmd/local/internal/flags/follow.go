@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
 // The settings that --follow takes from the environment, named as the producer's.
@@ -44,7 +46,7 @@ func (o *Options) readFollow(given map[string]bool, getenv func(string) string) 
 	for _, setting := range []struct {
 		name string
 		to   *string
-	}{{EnvMongo, &o.Follow.URI}, {EnvDatabase, &o.Follow.Database}, {EnvCollection, &o.Follow.Collection}} {
+	}{{emulator.EnvMongo, &o.Follow.URI}, {EnvDatabase, &o.Follow.Database}, {EnvCollection, &o.Follow.Collection}} {
 		if *setting.to = getenv(setting.name); *setting.to == "" {
 			problems = append(problems, fmt.Sprintf("--follow needs the environment variable %s", setting.name))
 		}

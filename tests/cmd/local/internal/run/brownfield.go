@@ -30,17 +30,7 @@ type brownfield struct {
 }
 
 // building reports whether the read model is still to be built.
-func (b *brownfield) building() bool {
-	if b.built == nil {
-		return false
-	}
-	select {
-	case <-b.built:
-		return false
-	default:
-		return true
-	}
-}
+func (b *brownfield) building() bool { return b.built != nil && !closed(b.built) }
 
 // await returns when the read model is built, or ctx ends.
 func (b *brownfield) await(ctx context.Context) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/shared/console"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/chaos"
@@ -271,25 +272,21 @@ func (r *runner) press(ctx context.Context, kind string) (string, error) {
 
 // pressed does what is asked for until ctx ends. The run does not end before all of it is over.
 func (r *runner) pressed(ctx context.Context) error {
-	var doing sync.WaitGroup
-	defer doing.Wait()
-	var mu sync.Mutex
-	var errs []error
+	var doing errgroup.Group
 	for {
 		select {
 		case <-ctx.Done():
-			doing.Wait()
-			return errors.Join(errs...)
+			return doing.Wait()
 		case action := <-r.console.presses:
-			r.failovers.press(1)
-			doing.Go(func() {
-				defer r.failovers.press(-1)
-				if err := r.pressedOne(ctx, action); err != nil && ctx.Err() == nil {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-					r.event(fmt.Sprintf("%s: %v", action.Kind, err))
+			r.failovers.pressed.Add(1)
+			doing.Go(func() error {
+				defer r.failovers.pressed.Add(-1)
+				err := r.pressedOne(ctx, action)
+				if err == nil || ctx.Err() != nil {
+					return nil
 				}
+				r.event(fmt.Sprintf("%s: %v", action.Kind, err))
+				return err
 			})
 		}
 	}

@@ -94,7 +94,7 @@ func TestAWaitingRunReportsWhatIsMissing(t *testing.T) {
 	require.Equal(t, "not all events are inserted; 3 of 3 are not to be seen in the read model; not all harm of --chaos is over", r.missing())
 	r.loaded.Store(true)
 	r.rec.See("a", 1, time.Now())
-	r.failovers.setDone()
+	r.failovers.allDone.Store(true)
 	require.Equal(t, "2 of 3 are not to be seen in the read model", r.missing())
 	r.producers = []*child.Slot{{Name: "producer-1"}}
 	require.Contains(t, r.missing(), "; no answer from producer-1")

@@ -76,7 +76,7 @@ func (r *runner) allowed(total int64) int64 {
 		return math.MaxInt64
 	}
 	planned := int64(r.options.Chaos.Failovers())
-	remaining := planned - r.failovers.finished()
+	remaining := planned - r.failovers.over.Load()
 	if remaining <= 0 {
 		return total
 	}
@@ -105,14 +105,10 @@ func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoadin
 	told := false
 	var reminding reminder
 	for {
-		if !stopping {
-			select {
-			case <-stop:
-				stopping = true
-				r.event("stopping: waiting until everything inserted is to be seen")
-				stopLoading()
-			default:
-			}
+		if !stopping && closed(stop) {
+			stopping = true
+			r.event("stopping: waiting until everything inserted is to be seen")
+			stopLoading()
 		}
 		done := r.loaded.Load() && !r.before.building() && r.failovers.done() && r.allSeen() && r.healthy() && r.drained()
 		if done && stopping {

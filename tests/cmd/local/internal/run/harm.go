@@ -34,12 +34,13 @@ var errNoFailover = errors.New("no other producer took over")
 
 // failovers are the leaders taken away; safe for concurrent use.
 type failovers struct {
+	over    atomic.Int64 // leader actions that are done
+	allDone atomic.Bool  // every planned action, of every kind, is over
+	pressed atomic.Int64 // actions that a person asked for and that are not over
+
 	mu      sync.Mutex // guards everything below
 	current bool       // between a signal and the next leader's first publish
 	epoch   int64      // of the leader that got the signal
-	over    int64      // leader actions that are done
-	allDone bool       // every planned action, of every kind, is over
-	pressed int        // actions that a person asked for and that are not over
 	list    []report.Failover
 }
 
@@ -54,7 +55,7 @@ func (f *failovers) end(measured *report.Failover) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.current = false
-	f.over++
+	f.over.Add(1)
 	if measured != nil {
 		f.list = append(f.list, *measured)
 	}
@@ -67,30 +68,7 @@ func (f *failovers) underWay() (epoch int64, ok bool) {
 	return f.epoch, f.current
 }
 
-func (f *failovers) finished() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.over
-}
-
-func (f *failovers) setDone() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.allDone = true
-}
-
-func (f *failovers) done() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.allDone && f.pressed == 0
-}
-
-// press counts actions of a person that begin (1) and that are over (-1).
-func (f *failovers) press(n int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.pressed += n
-}
+func (f *failovers) done() bool { return f.allDone.Load() && f.pressed.Load() == 0 }
 
 func (f *failovers) measured() []report.Failover {
 	f.mu.Lock()
@@ -138,11 +116,10 @@ func (r *runner) harm(ctx context.Context) error {
 		})
 	}
 	err := group.Wait()
+	r.failovers.allDone.Store(true)
 	if ctx.Err() != nil {
-		r.failovers.setDone() // what is left is not done any more
-		return nil
+		return nil // what is left is not done any more
 	}
-	r.failovers.setDone()
 	return err
 }
 

@@ -143,10 +143,8 @@ func (r *runner) awaitLeader(ctx context.Context, stop <-chan struct{}) error {
 			r.event(fmt.Sprintf("%s leads, epoch %d", status.Instance, status.Epoch))
 			return r.confirmPacks(ctx)
 		}
-		select {
-		case <-stop:
+		if closed(stop) {
 			return ErrInterrupted
-		default:
 		}
 		if retry.Sleep(waiting, grain) != nil {
 			if ctx.Err() != nil {
@@ -172,14 +170,7 @@ func (r *runner) confirmPacks(ctx context.Context) error {
 	return retry.Sleep(ctx, packsFollowed)
 }
 
-func (r *runner) isWatched() bool {
-	select {
-	case <-r.watched:
-		return true
-	default:
-		return false
-	}
-}
+func (r *runner) isWatched() bool { return closed(r.watched) }
 
 // withLogs adds to an error where the services' logs are, and the last complaints in them, unless
 // the error is one of these.

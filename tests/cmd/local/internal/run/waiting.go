@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,12 +38,8 @@ var (
 
 // givenUp reports whether the outcome so far is still worth a check.
 func givenUp(err error) bool {
-	for _, end := range []error{errStuck, errHopeless, errNoFailover, errOnTheWay, errNotCompared} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
+	ends := []error{errStuck, errHopeless, errNoFailover, errOnTheWay, errNotCompared}
+	return slices.ContainsFunc(ends, func(end error) bool { return errors.Is(err, end) })
 }
 
 // reminder decides when to remind the user of what is missing. The zero value is ready to use; it
@@ -67,6 +64,16 @@ func until(ctx context.Context, so func() bool) error {
 		}
 	}
 	return nil
+}
+
+// closed reports whether a channel is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 func (r *runner) allSeen() bool {

@@ -23,6 +23,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/tests/cmd/local/internal/flags"
+	"github.com/sluice-cdc/sluice/tests/emulator"
 )
 
 const (
@@ -63,12 +64,12 @@ func (h hello) hasChangeStreams() bool { return h.SetName != "" || h.Message == 
 // insert events of its own: then the collection must be empty, since the read model is compared
 // with everything in it.
 func Open(ctx context.Context, f flags.Follow, write bool) (_ *Source, err error) {
-	if err := settings.CheckMongoURI(flags.EnvMongo, f.URI); err != nil {
+	if err := settings.CheckMongoURI(emulator.EnvMongo, f.URI); err != nil {
 		return nil, usage("%v", err)
 	}
 	client, err := mongo.Connect(options.Client().SetServerSelectionTimeout(answer).ApplyURI(f.URI).SetAppName("sluice-local"))
 	if err != nil {
-		return nil, usage("%s: the driver refuses it; its host names, its options or its DNS record may be wrong", flags.EnvMongo)
+		return nil, usage("%s: the driver refuses it; its host names, its options or its DNS record may be wrong", emulator.EnvMongo)
 	}
 	s := &Source{Collection: client.Database(f.Database).Collection(f.Collection), client: client, operations: f.Operations()}
 	defer func() {
@@ -83,10 +84,10 @@ func Open(ctx context.Context, f flags.Follow, write bool) (_ *Source, err error
 		return nil, unreachable(ctx, f.URI, err)
 	}
 	if !h.hasChangeStreams() {
-		return nil, usage("%s: %s", flags.EnvMongo, noReplicaSet)
+		return nil, usage("%s: %s", emulator.EnvMongo, noReplicaSet)
 	}
 	if h.OperationTime.T == 0 {
-		return nil, usage("%s: the server returns no operation time, at which a change stream begins: MongoDB 4.2 or later does", flags.EnvMongo)
+		return nil, usage("%s: the server returns no operation time, at which a change stream begins: MongoDB 4.2 or later does", emulator.EnvMongo)
 	}
 	s.From = time.Unix(int64(h.OperationTime.T)+1, 0)
 	if err := s.find(ctx, f); err != nil {
@@ -102,7 +103,7 @@ func Open(ctx context.Context, f flags.Follow, write bool) (_ *Source, err error
 func (s *Source) AwaitFrom(ctx context.Context) error {
 	var h hello
 	if err := s.client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h); err != nil {
-		return fmt.Errorf("ask %s for its time: %w", flags.EnvMongo, err)
+		return fmt.Errorf("ask %s for its time: %w", emulator.EnvMongo, err)
 	}
 	return retry.Sleep(ctx, s.From.Sub(h.LocalTime))
 }
@@ -113,24 +114,24 @@ const noReplicaSet = "the server is no replica set, and only a replica set has c
 // unreachable describes why no server was found, as far as the hosts reveal it.
 func unreachable(ctx context.Context, uri string, err error) error {
 	if _, none := errors.AsType[topology.ServerSelectionError](err); !none {
-		return usage("%s: MongoDB refuses: %v", flags.EnvMongo, err)
+		return usage("%s: MongoDB refuses: %v", emulator.EnvMongo, err)
 	}
 	hosts := options.Client().ApplyURI(uri).Hosts
 	for _, host := range hosts {
 		switch h, err := ask(ctx, host); {
 		case err != nil:
 		case !h.hasChangeStreams():
-			return usage("%s: %s: %s", flags.EnvMongo, host, noReplicaSet)
+			return usage("%s: %s: %s", emulator.EnvMongo, host, noReplicaSet)
 		case usesTLS(uri):
-			return usage("%s: %s answers without TLS, and the URI asks for it: take tls=true out, or name a server that has it", flags.EnvMongo, host)
+			return usage("%s: %s answers without TLS, and the URI asks for it: take tls=true out, or name a server that has it", emulator.EnvMongo, host)
 		default:
 			return usage("%s: %s answers as a member of the replica set %q, and no primary of the set that the URI names can be reached: "+
 				"check replicaSet=, and that this machine can resolve and reach every host of rs.conf(); "+
-				"directConnection=true stays with the host that is named", flags.EnvMongo, host, h.SetName)
+				"directConnection=true stays with the host that is named", emulator.EnvMongo, host, h.SetName)
 		}
 	}
-	says, todo := checkup.ExplainMongo(err, flags.EnvMongo)
-	return usage("%s: no MongoDB answers at %s: %s. To fix it: %s", flags.EnvMongo, strings.Join(hosts, ", "), says, todo)
+	says, todo := checkup.ExplainMongo(err, emulator.EnvMongo)
+	return usage("%s: no MongoDB answers at %s: %s. To fix it: %s", emulator.EnvMongo, strings.Join(hosts, ", "), says, todo)
 }
 
 // usesTLS reports whether the URI asks for TLS.
@@ -200,7 +201,7 @@ func (s *Source) tryStream(ctx context.Context) error {
 // Close ends the connections.
 func (s *Source) Close(ctx context.Context) error {
 	if err := mongodb.Disconnect(ctx, s.client, farewell); err != nil {
-		return fmt.Errorf("disconnect from %s: %w", flags.EnvMongo, err)
+		return fmt.Errorf("disconnect from %s: %w", emulator.EnvMongo, err)
 	}
 	return nil
 }
@@ -210,16 +211,16 @@ func (s *Source) name() string { return s.Collection.Database().Name() + "." + s
 func refused(what string, err error) error {
 	if mongodb.HasCode(err, mongodb.Unauthorized) {
 		return usage("%s: its user may not %s: give the user the actions find, changeStream and listCollections on it; "+
-			"the role read on the database has all three", flags.EnvMongo, what)
+			"the role read on the database has all three", emulator.EnvMongo, what)
 	}
-	return usage("%s: cannot %s: %s", flags.EnvMongo, what, concise(err))
+	return usage("%s: cannot %s: %s", emulator.EnvMongo, what, concise(err))
 }
 
 // concise returns the error in words that say what is wrong, without the command that the server
 // repeats in it.
 func concise(err error) string {
 	if _, none := errors.AsType[topology.ServerSelectionError](err); none {
-		says, todo := checkup.ExplainMongo(err, flags.EnvMongo)
+		says, todo := checkup.ExplainMongo(err, emulator.EnvMongo)
 		return says + "; " + todo
 	}
 	text, _, _ := strings.Cut(err.Error(), " to execute command ")

@@ -168,7 +168,7 @@ func (l *Live) erase() {
 // Block is a View as the lines of a terminal of so many columns; rate is how many events are
 // applied a second. No line is so long that it wraps, so that the block stays in place.
 func Block(v console.View, rate float64, columns int) []string {
-	s, p, run := stream(v), projection(v), v.Run
+	s, p, run := first(v.Streams), first(v.Projections), v.Run
 	leader := "none, waiting for the next one"
 	if s.Leader != "" {
 		leader = fmt.Sprintf("%s, epoch %d", s.Leader, s.Epoch)
@@ -217,7 +217,7 @@ func row(name, text string) string { return fmt.Sprintf("  %-10s %s", name, text
 
 // Line is a View as one plain line.
 func Line(v console.View) string {
-	s, p, run := stream(v), projection(v), v.Run
+	s, p, run := first(v.Streams), first(v.Projections), v.Run
 	leader := "no leader"
 	if s.Leader != "" {
 		leader = fmt.Sprintf("%s leads (epoch %d)", s.Leader, s.Epoch)
@@ -227,20 +227,12 @@ func Line(v console.View) string {
 		known(p.SessionsHeld), known(p.Parked), known(v.Queue.Dead()))
 }
 
-// stream returns the one stream of a run; it is empty before there is any.
-func stream(v console.View) (s console.Stream) {
-	if len(v.Streams) > 0 {
-		s = v.Streams[0]
+// first returns the one stream or projection of a run; it is empty before there is any.
+func first[T any](all []T) (one T) {
+	if len(all) > 0 {
+		one = all[0]
 	}
-	return s
-}
-
-// projection returns the one projection of a run; it is empty before there is any.
-func projection(v console.View) (p console.Projection) {
-	if len(v.Projections) > 0 {
-		p = v.Projections[0]
-	}
-	return p
+	return one
 }
 
 func standby(s console.Stream) (names []string) {
