@@ -75,13 +75,7 @@ func ReadFile(path string) (*File, error) {
 
 // All returns the declarations with the keyword, in the file's order.
 func (f *File) All(keyword string) []Declaration {
-	var found []Declaration
-	for _, d := range f.Declarations {
-		if d.Keyword == keyword {
-			found = append(found, d)
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(f.Declarations), func(d Declaration) bool { return d.Keyword != keyword })
 }
 
 // Find returns the declaration with a name.

@@ -7,38 +7,30 @@ import (
 	"strings"
 )
 
-// Eval returns the value of an expression of the file: a bool, an int, a string, or nil for null. A
-// name is looked up in given, then in the file's variables, then in the defaults of its parameters;
-// a path such as a.outputs.b is given under that name.
+// EvalValue returns the value of an expression or a literal of the file: a bool, an int, a string,
+// or nil for null. A name is looked up in given, then in the file's variables, then in the defaults
+// of its parameters; a path such as a.outputs.b is given under that name.
 //
 // It supports what conditions consist of: literals, ! && || == != < <= > >=, a ? b : c,
 // parentheses, '…${…}…', empty, min, max and replace. Anything else is an error.
-func (f *File) Eval(expression string, given map[string]any) (any, error) {
-	tokens, err := scan(expression)
-	if err != nil {
-		return nil, fmt.Errorf("evaluate %s: %w", expression, err)
-	}
-	e := evaluator{parser: parser{tokens: tokens}, file: f, given: given}
-	v, err := e.choice()
-	if err == nil && e.peek().kind != end {
-		err = e.expected("the end")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("evaluate %s: %w", expression, err)
-	}
-	return v, nil
+func (f *File) EvalValue(v Value, given map[string]any) (_ any, err error) {
+	defer caught(&err, "evaluate "+v.Text)
+	return f.value(v, given), nil
 }
 
-// EvalValue is [File.Eval] of a parsed value.
-func (f *File) EvalValue(v Value, given map[string]any) (any, error) {
+func (f *File) value(v Value, given map[string]any) any {
 	switch v.Kind {
 	case String:
-		return v.Text, nil
+		return v.Text
 	case Expression:
-		return f.Eval(v.Text, given)
+		e := evaluator{parser: parser{tokens: scan(v.Text)}, file: f, given: given}
+		result := e.choice()
+		e.expected(e.peek().kind == end, "the end")
+		return result
 	case Object, Array:
 	}
-	return nil, fmt.Errorf("evaluate line %d: neither a literal nor an expression", v.Line)
+	fail("line %d is neither a literal nor an expression", v.Line)
+	return nil
 }
 
 type evaluator struct {
@@ -58,30 +50,26 @@ func (e *evaluator) operator(signs string) bool {
 	return true
 }
 
-func (e *evaluator) choice() (any, error) {
-	condition, err := e.binary(0)
-	if err != nil || !e.operator("?") {
-		return condition, err
+func (e *evaluator) choice() any {
+	chosen := e.binary(0)
+	if !e.operator("?") {
+		return chosen
 	}
-	yes, err := e.choice()
-	if err != nil {
-		return nil, err
+	yes := e.choice()
+	e.expected(e.operator(":"), ":")
+	no := e.choice()
+	if condition(chosen) {
+		return yes
 	}
-	if !e.operator(":") {
-		return nil, e.expected(":")
-	}
-	no, err := e.choice()
-	if err != nil {
-		return nil, err
-	}
-	is, ok := condition.(bool)
+	return no
+}
+
+func condition(v any) bool {
+	is, ok := v.(bool)
 	if !ok {
-		return nil, fmt.Errorf("%v is no condition", condition)
+		fail("%v is no condition", v)
 	}
-	if is {
-		return yes, nil
-	}
-	return no, nil
+	return is
 }
 
 // levels are the operators with two operands, each level before those that bind more tightly.
@@ -89,30 +77,26 @@ var levels = [][]string{{"||"}, {"&&"}, {"==", "!=", "<=", ">=", "<", ">"}}
 
 // binary evaluates operators of a level and of those behind it. Both sides of && and || are
 // evaluated, since nothing here has side effects.
-func (e *evaluator) binary(level int) (any, error) {
+func (e *evaluator) binary(level int) any {
 	if level == len(levels) {
 		return e.single()
 	}
-	left, err := e.binary(level + 1)
-	for err == nil {
+	left := e.binary(level + 1)
+	for {
 		i := slices.IndexFunc(levels[level], e.operator)
 		if i < 0 {
-			break
+			return left
 		}
-		var right any
-		if right, err = e.binary(level + 1); err == nil {
-			left, err = combined(left, levels[level][i], right)
-		}
+		left = combined(left, levels[level][i], e.binary(level+1))
 	}
-	return left, err
 }
 
-func combined(left any, operator string, right any) (any, error) {
+func combined(left any, operator string, right any) bool {
 	switch operator {
 	case "==":
-		return left == right, nil
+		return left == right
 	case "!=":
-		return left != right, nil
+		return left != right
 	}
 	var results map[string]bool
 	switch l := left.(type) {
@@ -127,30 +111,23 @@ func combined(left any, operator string, right any) (any, error) {
 	}
 	result, known := results[operator]
 	if !known {
-		return nil, fmt.Errorf("%v %s %v: the operator does not take these values", left, operator, right)
+		fail("%v %s %v: the operator does not take these values", left, operator, right)
 	}
-	return result, nil
+	return result
 }
 
-func (e *evaluator) single() (any, error) {
+func (e *evaluator) single() any {
 	if e.operator("!") {
-		v, err := e.single()
-		is, ok := v.(bool)
-		if err == nil && !ok {
-			err = fmt.Errorf("!%v: it must be a condition", v)
-		}
-		return !is, err
+		return !condition(e.single())
 	}
 	if e.operator("(") {
-		v, err := e.choice()
-		if err == nil && !e.operator(")") {
-			err = e.expected(")")
-		}
-		return v, err
+		v := e.choice()
+		e.expected(e.operator(")"), ")")
+		return v
 	}
 	switch t := e.next(); t.kind {
 	case text:
-		return t.text, nil
+		return t.text
 	case word:
 		return e.named(t.text)
 	case interpolated:
@@ -158,37 +135,34 @@ func (e *evaluator) single() (any, error) {
 	case end, newline, sign:
 		e.at--
 	}
-	return nil, e.expected("a value that this evaluator knows")
+	e.expected(false, "a value that this evaluator knows")
+	return nil
 }
 
 // interpolated returns a text with the values of its ${…}, which are not nested.
-func (e *evaluator) interpolated(text string) (any, error) {
+func (e *evaluator) interpolated(text string) string {
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "${")
 		b.WriteString(before)
 		if !found {
-			return b.String(), nil
+			return b.String()
 		}
 		expression, after, _ := strings.Cut(rest, "}")
-		v, err := e.file.Eval(expression, e.given)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprint(&b, v)
+		fmt.Fprint(&b, e.file.value(Value{Text: expression}, e.given))
 		text = after
 	}
 }
 
-func (e *evaluator) named(name string) (any, error) {
+func (e *evaluator) named(name string) any {
 	if n, err := strconv.Atoi(name); err == nil {
-		return n, nil
+		return n
 	}
 	switch name {
 	case "true", "false":
-		return name == "true", nil
+		return name == "true"
 	case "null":
-		return nil, nil
+		return nil
 	}
 	if e.operator("(") {
 		return e.function(name)
@@ -197,33 +171,28 @@ func (e *evaluator) named(name string) (any, error) {
 		name += "." + e.next().text
 	}
 	if v, ok := e.given[name]; ok {
-		return v, nil
+		return v
 	}
 	for _, keyword := range []string{"var", "param"} {
 		if d, ok := e.file.Find(keyword, name); ok && d.HasValue {
-			return e.file.EvalValue(d.Value, e.given)
+			return e.file.value(d.Value, e.given)
 		}
 	}
-	return nil, fmt.Errorf("%s is not defined", name)
+	fail("%s is not defined", name)
+	return nil
 }
 
-func (e *evaluator) function(name string) (any, error) {
+func (e *evaluator) function(name string) any {
 	var arguments []any
 	for !e.operator(")") {
-		if len(arguments) > 0 && !e.operator(",") {
-			return nil, e.expected(",")
-		}
-		v, err := e.choice()
-		if err != nil {
-			return nil, err
-		}
-		arguments = append(arguments, v)
+		e.expected(len(arguments) == 0 || e.operator(","), ",")
+		arguments = append(arguments, e.choice())
 	}
 	switch {
 	case name == "empty" && len(arguments) == 1:
-		return arguments[0] == "" || arguments[0] == nil, nil
+		return arguments[0] == "" || arguments[0] == nil
 	case name == "replace" && len(arguments) == 3:
-		return strings.ReplaceAll(fmt.Sprint(arguments[0]), fmt.Sprint(arguments[1]), fmt.Sprint(arguments[2])), nil
+		return strings.ReplaceAll(fmt.Sprint(arguments[0]), fmt.Sprint(arguments[1]), fmt.Sprint(arguments[2]))
 	case (name == "min" || name == "max") && len(arguments) == 2:
 		a, aIs := arguments[0].(int)
 		b, bIs := arguments[1].(int)
@@ -231,9 +200,10 @@ func (e *evaluator) function(name string) (any, error) {
 			break
 		}
 		if name == "min" {
-			return min(a, b), nil
+			return min(a, b)
 		}
-		return max(a, b), nil
+		return max(a, b)
 	}
-	return nil, fmt.Errorf("%s%v: a function that this evaluator does not know", name, arguments)
+	fail("%s%v: a function that this evaluator does not know", name, arguments)
+	return nil
 }

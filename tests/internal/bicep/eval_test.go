@@ -32,11 +32,11 @@ func TestConditionsAreEvaluated(t *testing.T) {
 		"units > 0 ? '${sku}-v${units}' : ''":      "Premium-v8",
 		"replace('ca-x', 'ca-', 'ca-v${units}-')":  "ca-v8-x",
 	} {
-		got, err := f.Eval(expression, given)
+		got, err := f.EvalValue(Value{Text: expression}, given)
 		require.NoError(t, err, expression)
 		require.Equal(t, want, got, expression)
 	}
-	got, err := f.Eval("units", nil)
+	got, err := f.EvalValue(Value{Text: "units"}, nil)
 	require.NoError(t, err)
 	require.Equal(t, 1, got, "a parameter's default")
 }
@@ -47,7 +47,7 @@ func TestUnsupportedExpressionsAreErrors(t *testing.T) {
 	for _, expression := range []string{
 		"sku", "units.x", "list", "concat(mail, mail)", "units && true", "!units", "mail > 1", "units ? 1 : 2", "(units", "units units", "true ? 1", "min(mail, 1)", "'a${nothing}'",
 	} {
-		_, err := f.Eval(expression, nil)
+		_, err := f.EvalValue(Value{Text: expression}, nil)
 		require.Error(t, err, expression)
 	}
 }

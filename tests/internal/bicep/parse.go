@@ -1,29 +1,16 @@
 package bicep
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // Parse reads a template. The path is used in errors only.
-func Parse(path, source string) (*File, error) {
-	tokens, err := scan(source)
-	if err != nil {
-		return nil, fmt.Errorf("parse %s: %w", path, err)
+func Parse(path, source string) (f *File, err error) {
+	defer caught(&err, "parse "+path)
+	p := parser{tokens: scan(source)}
+	f = &File{Path: path}
+	for p.skipLines(); p.peek().kind != end; p.skipLines() {
+		f.Declarations = append(f.Declarations, p.declaration())
 	}
-	p := parser{tokens: tokens}
-	f := &File{Path: path}
-	for {
-		p.skipLines()
-		if p.peek().kind == end {
-			return f, nil
-		}
-		d, err := p.declaration()
-		if err != nil {
-			return nil, fmt.Errorf("parse %s: %w", path, err)
-		}
-		f.Declarations = append(f.Declarations, d)
-	}
+	return f, nil
 }
 
 type parser struct {
@@ -52,20 +39,17 @@ func (p *parser) skipLines() {
 	}
 }
 
-func (p *parser) expected(what string) error {
-	t := p.peek()
-	return fmt.Errorf("line %d: expected %s, found %q", t.line, what, t.text)
+// expected fails, unless it is so.
+func (p *parser) expected(so bool, what string) {
+	if t := p.peek(); !so {
+		fail("line %d: expected %s, found %q", t.line, what, t.text)
+	}
 }
 
-func (p *parser) declaration() (Declaration, error) {
-	var d Declaration
+func (p *parser) declaration() (d Declaration) {
 	for p.is("@") {
 		p.next()
-		decorator, err := p.value()
-		if err != nil {
-			return d, err
-		}
-		d.Decorators = append(d.Decorators, decorator.Text)
+		d.Decorators = append(d.Decorators, p.value().Text)
 		p.skipLines()
 	}
 	keyword := p.next()
@@ -73,41 +57,32 @@ func (p *parser) declaration() (Declaration, error) {
 	switch d.Keyword {
 	case "targetScope":
 	case "param", "var", "type", "output", "resource", "module":
-		if p.peek().kind != word {
-			return d, p.expected("a name")
-		}
+		p.expected(p.peek().kind == word, "a name")
 		d.Name = p.next().text
 		d.Type = p.until("=", "existing")
 	default:
 		p.at--
-		return d, p.expected("a declaration that this reader knows")
+		p.expected(false, "a declaration that this reader knows")
 	}
 	if t := p.peek(); t.kind == word && t.text == "existing" {
 		d.Existing = true
 		p.next()
 	}
 	if !p.is("=") {
-		return d, nil
+		return d
 	}
 	p.next()
 	d.HasValue = true
 	if t := p.peek(); t.kind == word && t.text == "if" {
 		p.next()
-		if !p.is("(") {
-			return d, p.expected("(")
-		}
-		condition, err := p.bracketed()
-		if err != nil {
-			return d, err
-		}
-		d.Condition = condition.Text
+		p.expected(p.is("("), "(")
+		d.Condition = p.bracketed().Text
 	}
-	var err error
-	d.Value, err = p.value()
+	d.Value = p.value()
 	if d.Keyword == "resource" || d.Keyword == "module" {
 		d.Value = loopBody(d.Value)
 	}
-	return d, err
+	return d
 }
 
 // until returns the text up to one of the words, or to the end of the line.
@@ -136,7 +111,7 @@ func loopBody(v Value) Value {
 }
 
 // value reads up to the end of the line, a comma, or a closing bracket.
-func (p *parser) value() (Value, error) {
+func (p *parser) value() Value {
 	var parts []Value
 	var words []string
 	line := p.peek().line
@@ -145,7 +120,7 @@ func (p *parser) value() (Value, error) {
 		switch {
 		case t.kind == end || t.kind == newline && !p.goesOn(),
 			t.kind == sign && strings.Contains(",)]}", t.text):
-			return whole(parts, words, line), nil
+			return whole(parts, words, line)
 		case t.kind == newline:
 			p.next()
 			continue
@@ -159,10 +134,7 @@ func (p *parser) value() (Value, error) {
 			words = append(words, "'"+t.text+"'")
 			continue
 		case t.kind == sign && strings.Contains("{[(", t.text):
-			within, err := p.bracketed()
-			if err != nil {
-				return Value{}, err
-			}
+			within := p.bracketed()
 			if within.Kind == Expression {
 				parts = append(parts, within.Parts...)
 			} else {
@@ -202,7 +174,7 @@ var brackets = map[string]struct {
 }{"{": {Object, "}"}, "[": {Array, "]"}, "(": {Expression, ")"}}
 
 // bracketed reads what is between brackets, which may span several lines.
-func (p *parser) bracketed() (Value, error) {
+func (p *parser) bracketed() Value {
 	opening := p.next()
 	b := brackets[opening.text]
 	all, words := Value{Kind: b.kind, Line: opening.line}, []string{opening.text}
@@ -215,30 +187,22 @@ func (p *parser) bracketed() (Value, error) {
 		if p.is(b.closing) {
 			p.next()
 			all.Text = strings.Join(append(words, b.closing), " ")
-			return all, nil
+			return all
 		}
-		var err error
 		if b.kind == Object {
-			words, err = p.field(&all, words)
+			words = p.field(&all, words)
 		} else {
-			words, err = p.item(&all, words, b.closing)
-		}
-		if err != nil {
-			return all, err
+			words = p.item(&all, words, b.closing)
 		}
 	}
 }
 
 // item reads a value of an array or between parentheses, and returns the words with its own.
-func (p *parser) item(of *Value, words []string, closing string) ([]string, error) {
+func (p *parser) item(of *Value, words []string, closing string) []string {
 	before := p.at
-	v, err := p.value()
-	if err == nil && p.at == before {
-		err = p.expected(closing)
-	}
+	v := p.value()
+	p.expected(p.at > before, closing)
 	switch {
-	case err != nil:
-		return nil, err
 	case of.Kind == Array:
 		of.Items = append(of.Items, v)
 	case v.Kind == Expression:
@@ -246,26 +210,21 @@ func (p *parser) item(of *Value, words []string, closing string) ([]string, erro
 	default:
 		of.Parts = append(of.Parts, v)
 	}
-	return append(words, v.Text), nil
+	return append(words, v.Text)
 }
 
 // field reads a field of an object, and returns the words with its own.
-func (p *parser) field(of *Value, words []string) ([]string, error) {
+func (p *parser) field(of *Value, words []string) []string {
 	name := p.peek()
 	if name.text == "resource" && p.tokens[p.at+1].kind == word {
-		nested, err := p.declaration()
-		of.Nested = append(of.Nested, nested)
-		return words, err
+		of.Nested = append(of.Nested, p.declaration())
+		return words
 	}
-	if name.kind != word && name.kind != text && name.kind != interpolated {
-		return nil, p.expected("a field's name or }")
-	}
+	p.expected(name.kind == word || name.kind == text || name.kind == interpolated, "a field's name or }")
 	p.next()
-	if !p.is(":") {
-		return nil, p.expected(":")
-	}
+	p.expected(p.is(":"), ":")
 	p.next()
-	v, err := p.value()
+	v := p.value()
 	of.Fields = append(of.Fields, Field{name.text, v})
-	return append(words, name.text, ":", v.Text), err
+	return append(words, name.text, ":", v.Text)
 }

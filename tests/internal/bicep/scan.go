@@ -42,8 +42,7 @@ var scanners = []struct {
 var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\\`, `\`, `\'`, `'`, `\$`, `$`)
 
 // scan splits a source into tokens.
-func scan(source string) ([]token, error) {
-	var tokens []token
+func scan(source string) (tokens []token) {
 	line := 1
 next:
 	for {
@@ -51,7 +50,7 @@ next:
 		line += strings.Count(between, "\n")
 		source = source[len(between):]
 		if source == "" {
-			return append(tokens, token{end, "", line}), nil
+			return append(tokens, token{end, "", line})
 		}
 		for _, s := range scanners {
 			found := s.form.FindString(source)
@@ -69,6 +68,22 @@ next:
 			source = source[len(found):]
 			continue next
 		}
-		return nil, fmt.Errorf("line %d: unexpected %.10q", line, source)
+		fail("line %d: unexpected %.10q", line, source)
+	}
+}
+
+// problem is what cannot be read or evaluated.
+type problem struct{ error }
+
+func fail(format string, args ...any) { panic(problem{fmt.Errorf(format, args...)}) }
+
+// caught sets the error of the function that defers it, if there is a problem.
+func caught(err *error, doing string) {
+	switch r := recover().(type) {
+	case nil:
+	case problem:
+		*err = fmt.Errorf("%s: %w", doing, r.error)
+	default:
+		panic(r)
 	}
 }

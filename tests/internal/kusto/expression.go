@@ -219,13 +219,8 @@ var aggregates = map[string]func(rows [][]any) any{
 	},
 }
 
-func filtered(rows [][]any, by int) (kept [][]any) {
-	for _, r := range rows {
-		if r[by] == true {
-			kept = append(kept, r)
-		}
-	}
-	return kept
+func filtered(rows [][]any, by int) [][]any {
+	return slices.DeleteFunc(slices.Clone(rows), func(r []any) bool { return r[by] != true })
 }
 
 func extreme(rows [][]any, sign int) (best any) {

@@ -215,27 +215,16 @@ func (p *parser) ordered(t table) table {
 	return rows
 }
 
-// aggregate is one column of summarize.
+// aggregate is one column of summarize, or the columns of arg_max.
 type aggregate struct {
-	name, function string
-	arguments      []expression
-	columns        []string // of arg_max
+	assignment
+	columns []string // of the row with the greatest value; nil unless it is arg_max
 }
 
 func (p *parser) summarized(t table) (made table) {
 	var aggregates []aggregate
 	for p.peek().text != "by" {
-		var a aggregate
-		a.name = p.name()
-		if p.take("=") {
-			a.function = p.name()
-		} else {
-			a.function, a.name = a.name, a.name+"_"
-		}
-		// Arithmetic over an aggregate, such as max(x) / 1000.0, is one expression.
-		p.at--
-		a.arguments, a.columns = p.aggregated(&a)
-		aggregates = append(aggregates, a)
+		aggregates = append(aggregates, p.aggregated())
 		if !p.take(",") {
 			break
 		}
@@ -264,9 +253,9 @@ func (p *parser) summarized(t table) (made table) {
 	for _, k := range order {
 		row := keys[k]
 		for _, a := range aggregates {
-			if a.function == "arg_max" {
+			if a.columns != nil {
 				best := -1
-				value := func(i int) any { return a.arguments[0](&scope{p: p, rows: groups[k], at: i}) }
+				value := func(i int) any { return a.value(&scope{p: p, rows: groups[k], at: i}) }
 				for i := range groups[k] {
 					if best < 0 || compare(value(i), value(best)) > 0 {
 						best = i
@@ -277,25 +266,28 @@ func (p *parser) summarized(t table) (made table) {
 				}
 				continue
 			}
-			row[a.name] = a.arguments[0](&scope{p: p, group: groups[k], grouped: true})
+			row[a.name] = a.value(&scope{p: p, group: groups[k], grouped: true})
 		}
 		made = append(made, row)
 	}
 	return made
 }
 
-// aggregated reads an aggregate at its function's name.
-func (p *parser) aggregated(a *aggregate) ([]expression, []string) {
-	if a.function != "arg_max" {
-		return []expression{p.expression()}, nil
+// aggregated reads an aggregate. Arithmetic over one, such as max(x) / 1000.0, is one expression.
+func (p *parser) aggregated() (a aggregate) {
+	if p.take("arg_max") {
+		p.need("(")
+		a.value, a.columns = p.expression(), []string{}
+		for p.take(",") {
+			a.columns = append(a.columns, p.name())
+		}
+		p.need(")")
+		return a
 	}
-	p.at++
-	p.need("(")
-	value := p.expression()
-	columns := []string{}
-	for p.take(",") {
-		columns = append(columns, p.name())
+	if a.name = p.name(); !p.take("=") {
+		p.at--
+		a.name += "_" // after its function
 	}
-	p.need(")")
-	return []expression{value}, columns
+	a.value = p.expression()
+	return a
 }
