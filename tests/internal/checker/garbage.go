@@ -117,10 +117,7 @@ func (r Run) Names(m Aside) string {
 
 // isNobodys reports whether a message is garbage that names no aggregate.
 func (r Run) isNobodys(m Aside) bool {
-	for _, g := range r.Garbage {
-		if g.Aggregate == "" && g.MessageID == m.MessageID && g.Session == m.Session {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Garbage, func(g Garbage) bool {
+		return g.Aggregate == "" && g.MessageID == m.MessageID && g.Session == m.Session
+	})
 }

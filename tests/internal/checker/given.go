@@ -20,14 +20,7 @@ type Given struct {
 }
 
 // Kept returns the committed events that were not abandoned.
-func (r Run) Kept() (all []history.Commit) {
-	for _, c := range r.Committed {
-		if !r.gave(c) {
-			all = append(all, c)
-		}
-	}
-	return all
-}
+func (r Run) Kept() []history.Commit { return slices.DeleteFunc(slices.Clone(r.Committed), r.gave) }
 
 func (r Run) gave(c history.Commit) bool {
 	return slices.ContainsFunc(r.Given, func(g Given) bool {

@@ -185,12 +185,7 @@ func judgeHistory(r Run) (found []error) {
 	broker.Observed, view.Accepted = nil, nil
 	broker.Committed = r.Kept()
 	visible := r.Visible()
-	view.Committed = nil
-	for _, c := range r.Committed {
-		if visible(c) {
-			view.Committed = append(view.Committed, c)
-		}
-	}
+	view.Committed = slices.DeleteFunc(slices.Clone(r.Committed), func(c history.Commit) bool { return !visible(c) })
 	for _, v := range append(history.Judge(broker), history.Judge(view)...) {
 		found = append(found, v)
 	}

@@ -56,70 +56,50 @@ func aside(letters ...string) (all []checker.Aside) {
 	return all
 }
 
-// takenOut is a run in which the broker dead-lettered an event and the two others were applied, in
-// one change each. The operator has examined the event and dropped it.
-func takenOut(version int64) checker.Run {
-	r := usedUp()
-	var rest []int64
-	r.Observed = nil
-	for v := int64(1); v <= 3; v++ {
-		if v != version {
-			rest = append(rest, v)
-			r.Observed = append(r.Observed, history.Observation{Aggregate: "a", Events: int64(len(rest)), Position: fmt.Sprint(820 + v)})
+// takenOut returns a run in which the broker dead-lettered an event and the two others were
+// applied, in one change each. The operator has examined the event and dropped it.
+func takenOut(version int64) func() checker.Run {
+	return func() checker.Run {
+		r := usedUp()
+		var rest []int64
+		r.Observed = nil
+		for v := int64(1); v <= 3; v++ {
+			if v != version {
+				rest = append(rest, v)
+				r.Observed = append(r.Observed, history.Observation{Aggregate: "a", Events: int64(len(rest)), Position: fmt.Sprint(820 + v)})
+			}
 		}
+		r.ObservedBefore = 2
+		r.UsedUp.Held = holding(rest...)
+		r.UsedUp.Judge("a", version, false)
+		r.Aside = aside(fmt.Sprint(taken, " m", version))
+		return r
 	}
-	r.ObservedBefore = 2
-	r.UsedUp.Held = holding(rest...)
-	r.UsedUp.Judge("a", version, false)
-	r.Aside = aside(fmt.Sprint(taken, " m", version))
-	return r
 }
 
 func TestRunsWithExhaustedDeliveriesAreAccepted(t *testing.T) {
 	t.Parallel()
-	for name, run := range map[string]func() checker.Run{
-		"parked in time": usedUp,
-		"parked in time, at rest": func() checker.Run {
-			r := usedUp()
-			r.UsedUp.AtRest = []string{"a"}
-			return r
+	for name, test := range map[string]struct {
+		run    func() checker.Run
+		change func(*checker.Run)
+	}{
+		"parked in time":                                               {usedUp, func(*checker.Run) {}},
+		"parked in time, at rest":                                      {usedUp, func(r *checker.Run) { r.UsedUp.AtRest = []string{"a"} }},
+		"overtaken, and versions do not show it":                       {takenOut(2), func(*checker.Run) {}},
+		"expired, and versions do not show it":                         {takenOut(2), func(r *checker.Run) { r.Aside = aside(expired + " m2") }},
+		"the first one is overtaken, and any version may be the first": {takenOut(1), func(r *checker.Run) { r.UsedUp.Unjudged = false }},
+		"the last one is taken out: nothing overtakes it":              {takenOut(3), func(r *checker.Run) { r.UsedUp.Unjudged, r.UsedUp.First = false, 1 }},
+		"what follows one that was taken out is missed": {
+			usedUp, func(r *checker.Run) { r.UsedUp.Unjudged, r.Aside = false, aside(taken+" m2", "VersionGap m3") },
 		},
-		"overtaken, and versions do not show it": func() checker.Run { return takenOut(2) },
-		"expired, and versions do not show it": func() checker.Run {
-			r := takenOut(2)
-			r.Aside = aside(expired + " m2")
-			return r
-		},
-		"the first one is overtaken, and any version may be the first": func() checker.Run {
-			r := takenOut(1)
-			r.UsedUp.Unjudged = false
-			return r
-		},
-		"the last one is taken out: nothing overtakes it": func() checker.Run {
-			r := takenOut(3)
-			r.UsedUp.Unjudged, r.UsedUp.First = false, 1
-			return r
-		},
-		"what follows one that was taken out is missed": func() checker.Run {
-			r := usedUp()
-			r.UsedUp.Unjudged = false
-			r.Aside = aside(taken+" m2", "VersionGap m3")
-			return r
-		},
-		"what parked it was taken out by the broker after all": func() checker.Run {
-			r := usedUp()
-			r.Aside = aside(taken+" m2", "AggregateParked m3")
-			return r
-		},
-		"a repeat of what was applied is taken out": func() checker.Run {
-			r := usedUp()
-			r.Aside = append(r.Aside, aside(taken+" m1")...)
-			return r
-		},
+		"what parked it was taken out by the broker after all": {usedUp, func(r *checker.Run) { r.Aside = aside(taken+" m2", "AggregateParked m3") }},
+		"a repeat of what was applied is taken out":            {usedUp, func(r *checker.Run) { r.Aside = append(r.Aside, aside(taken+" m1")...) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Empty(t, checker.Judge(run()))
+			r := test.run()
+			test.change(&r)
+			require.Empty(t, checker.Judge(r))
 		})
 	}
 }
@@ -139,15 +119,15 @@ func TestJudgeReportsExhaustedDeliveriesThatAreOvertakenOrLost(t *testing.T) {
 			usedUp, func(r *checker.Run) { r.UsedUp.Held = holding(1, 3) }, history.ErrReordered, "version 2 is set aside as DeliveriesUsedUp, and version 3 is applied",
 		},
 		"G2: overtaken where its version is missed": {
-			func() checker.Run { return takenOut(2) }, func(r *checker.Run) { r.UsedUp.Unjudged = false }, history.ErrReordered, "although its version shows that one is missing",
+			takenOut(2), func(r *checker.Run) { r.UsedUp.Unjudged = false }, history.ErrReordered, "although its version shows that one is missing",
 		},
 		"G2: expired and overtaken where its version is missed": {
-			func() checker.Run { return takenOut(2) },
+			takenOut(2),
 			func(r *checker.Run) { r.UsedUp.Unjudged, r.Aside = false, aside(expired+" m2") },
 			history.ErrReordered, "(TTLExpiredException), and version 3 is applied although",
 		},
 		"G2: the first one is overtaken where versions begin with 1": {
-			func() checker.Run { return takenOut(1) },
+			takenOut(1),
 			func(r *checker.Run) { r.UsedUp.Unjudged, r.UsedUp.First = false, 1 },
 			history.ErrReordered, "version 1 was taken out",
 		},
@@ -158,7 +138,7 @@ func TestJudgeReportsExhaustedDeliveriesThatAreOvertakenOrLost(t *testing.T) {
 			usedUp, func(r *checker.Run) { r.ObservedBefore = 2 }, checker.ErrPoison, "went to position 823 though version 2 at 822 parked it",
 		},
 		"G5: taken out at rest": {
-			func() checker.Run { return takenOut(2) }, func(r *checker.Run) { r.UsedUp.AtRest = []string{"b", "a"} },
+			takenOut(2), func(r *checker.Run) { r.UsedUp.AtRest = []string{"b", "a"} },
 			checker.ErrPoison, "nothing kept projectors from parking it before",
 		},
 		"G6: set aside behind nothing": {
@@ -174,7 +154,7 @@ func TestJudgeReportsExhaustedDeliveriesThatAreOvertakenOrLost(t *testing.T) {
 			usedUp, func(r *checker.Run) { r.Aside[0].Reason = "ProjectionFailed" }, checker.ErrSkipped, "dead-lettered: version 2 of a: ProjectionFailed",
 		},
 		"G1: given up and not looked at": {
-			func() checker.Run { return takenOut(2) }, func(r *checker.Run) { r.UsedUp.Abandoned = nil }, history.ErrLost, "holds 2 of 3 events",
+			takenOut(2), func(r *checker.Run) { r.UsedUp.Abandoned = nil }, history.ErrLost, "holds 2 of 3 events",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

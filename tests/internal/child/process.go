@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -92,12 +93,9 @@ func (p *process) how() string {
 
 // clean removes the services' settings from the caller's environment.
 func clean(env []string) []string {
-	var kept []string
-	for _, kv := range env {
-		switch name, _, _ := strings.Cut(kv, "="); name {
-		case "PATH", "HOME", "TMPDIR", "LANG", "TZ", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "GODEBUG", "GORACE", "SSL_CERT_FILE", "SSL_CERT_DIR":
-			kept = append(kept, kv)
-		}
-	}
-	return kept
+	kept := []string{"PATH", "HOME", "TMPDIR", "LANG", "TZ", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "GODEBUG", "GORACE", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+	return slices.DeleteFunc(env, func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return !slices.Contains(kept, name)
+	})
 }

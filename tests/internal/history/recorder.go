@@ -241,21 +241,9 @@ func distribution(h *hdrhistogram.Histogram) Latency {
 func (r *Recorder) Of(aggregate string) (h History) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range r.history.Committed {
-		if c.Aggregate == aggregate {
-			h.Committed = append(h.Committed, c)
-		}
-	}
-	for _, a := range r.history.Accepted {
-		if a.Aggregate == aggregate {
-			h.Accepted = append(h.Accepted, a)
-		}
-	}
-	for _, o := range r.history.Observed {
-		if o.Aggregate == aggregate {
-			h.Observed = append(h.Observed, o)
-		}
-	}
+	h.Committed = slices.DeleteFunc(slices.Clone(r.history.Committed), func(c Commit) bool { return c.Aggregate != aggregate })
+	h.Accepted = slices.DeleteFunc(slices.Clone(r.history.Accepted), func(a Acceptance) bool { return a.Aggregate != aggregate })
+	h.Observed = slices.DeleteFunc(slices.Clone(r.history.Observed), func(o Observation) bool { return o.Aggregate != aggregate })
 	return h
 }
 

@@ -15,7 +15,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/blob"
@@ -29,19 +28,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // onWay runs a way to a stack of its own.
 func onWay(t *testing.T) (*wire.Way, *emulator.Stack) {
 	t.Helper()
-	s, err := emulator.New(t.Context(), emulator.Options{})
-	require.NoError(t, err)
+	s := emulator.Start(t, emulator.Options{})
 	w, err := wire.Listen(t.Context(), "service", wire.Addrs{
 		Mongo: stack.Host(s.Endpoint(emulator.EnvMongo)), ServiceBus: stack.Host(s.Endpoint(emulator.EnvServiceBus)), Blob: stack.Host(s.Endpoint(emulator.EnvBlob)),
 	}, wire.Loopback, &wire.Checkpoints{}, nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var running errgroup.Group
-	running.Go(func() error { return s.Run(ctx) })
-	running.Go(func() error { return w.Run(ctx) })
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		require.NoError(t, running.Wait())
+		require.NoError(t, <-ended)
 	})
 	return w, s
 }
