@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -45,7 +44,7 @@ func TestTheGuideWorksInAnEmptyFolder(t *testing.T) {
 		return err == nil && strings.Contains(string(text), "EMULATOR_CONTROL=")
 	})
 	leads := g.start(t, dir, producer)
-	within(t, 5*time.Minute, "the producer logs that it leads", func() bool { return strings.Contains(leads.text(), `"leading"`) })
+	within(t, 5*time.Minute, "the producer logs that it leads", func() bool { return strings.Contains(leads(), `"leading"`) })
 	g.start(t, dir, projector)
 	insert, printed, found := strings.Cut(shop, "\ngo run ./shop -orders 0")
 	require.True(t, found, shop)
@@ -119,38 +118,29 @@ func (g guide) bash(t *testing.T, dir, script string) string {
 	return string(out)
 }
 
-// output is what a program has printed so far. It is safe for concurrent use.
-type output struct {
-	mu  sync.Mutex
-	all strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.all.Write(p)
-}
-
-func (o *output) text() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.all.String()
-}
-
-// start runs a script in a terminal session of its own, until the test ends.
-func (g guide) start(t *testing.T, dir, script string) *output {
+// start runs a script in a terminal session of its own, until the test ends, and returns what
+// reads all that it has printed so far.
+func (g guide) start(t *testing.T, dir, script string) (text func() string) {
 	t.Helper()
-	cmd, out := g.shell(t, dir, script), &output{}
+	out, err := os.CreateTemp(t.TempDir(), "output")
+	require.NoError(t, err)
+	text = func() string {
+		printed, err := os.ReadFile(out.Name())
+		require.NoError(t, err)
+		return string(printed)
+	}
+	cmd := g.shell(t, dir, script)
 	cmd.Stdout, cmd.Stderr = out, out
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		require.NoError(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)) // Ctrl-C
 		_ = cmd.Wait()                                                     // the signal is the last exit code
 		if t.Failed() {
-			t.Logf("%s:\n%s", script, out.text())
+			t.Logf("%s:\n%s", script, text())
 		}
+		require.NoError(t, out.Close())
 	})
-	return out
+	return text
 }
 
 // within checks ten times a second until a condition is true.

@@ -36,12 +36,7 @@ func TestAnOperatorReplaysWithCredentialsOfTheirOwn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds and starts programs")
 	}
-	servers, err := emulator.New(t.Context(), emulator.Options{})
-	require.NoError(t, err)
-	serving, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	var running sync.WaitGroup
-	running.Go(func() { _ = servers.Run(serving) }) // it ends with the test
-	t.Cleanup(func() { stop(); running.Wait() })
+	servers := emulator.Start(t, emulator.Options{})
 	dir := t.TempDir()
 	for _, name := range []string{"producer", "projector"} {
 		require.NoError(t, child.BuildProgram(t.Context(), name+"/cmd/"+name, filepath.Join(dir, name)))

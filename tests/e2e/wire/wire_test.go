@@ -3,7 +3,6 @@
 package wire_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -31,7 +30,15 @@ type recorder struct {
 	way options.ContextDialer
 
 	mu    sync.Mutex
-	conns []*bytes.Buffer
+	conns []*world.Recorder // guarded by mu
+}
+
+// connected returns what records a new connection.
+func (r *recorder) connected() *world.Recorder {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conns = append(r.conns, &world.Recorder{})
+	return r.conns[len(r.conns)-1]
 }
 
 func (r *recorder) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
@@ -39,23 +46,16 @@ func (r *recorder) DialContext(ctx context.Context, network, address string) (ne
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	said := &bytes.Buffer{}
-	r.conns = append(r.conns, said)
-	return &recorded{Conn: c, recorder: r, said: said}, nil
+	return recorded{c, r.connected()}, nil
 }
 
 type recorded struct {
 	net.Conn
-	recorder *recorder
-	said     *bytes.Buffer
+	said *world.Recorder
 }
 
-func (c *recorded) Write(b []byte) (int, error) {
-	c.recorder.mu.Lock()
-	c.said.Write(b)
-	c.recorder.mu.Unlock()
+func (c recorded) Write(b []byte) (int, error) {
+	_, _ = c.said.Write(b) // it never fails
 	return c.Conn.Write(b)
 }
 
@@ -69,7 +69,7 @@ func (r *recorder) shapes(t *testing.T) map[string][]shape {
 	defer r.mu.Unlock()
 	out := map[string][]shape{}
 	for _, said := range r.conns {
-		frames, err := wire.Frames(said.Bytes())
+		frames, err := wire.Frames([]byte(said.Text()))
 		require.NoError(t, err)
 		links := map[string]string{} // by channel and handle
 		var continued bool
