@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,11 +62,7 @@ func load(ctx context.Context, args []string, getenv func(string) string, out, e
 			return 2
 		}
 	}
-	readModels := getenv("READ_MODEL_MONGODB_URI")
-	if readModels == "" {
-		readModels = settings["MONGODB_URI"]
-	}
-	report, err := l.over(ctx, settings, readModels)
+	report, err := l.over(ctx, settings, cmp.Or(getenv("READ_MODEL_MONGODB_URI"), settings["MONGODB_URI"]))
 	if err != nil {
 		fmt.Fprintln(errOut, "load:", err)
 		return 1
