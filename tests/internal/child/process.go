@@ -1,7 +1,6 @@
 package child
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -66,11 +65,9 @@ func (p *process) signal(s syscall.Signal) error {
 func (p *process) stop(patience time.Duration) {
 	_ = p.signal(syscall.SIGTERM) // an error means that it has ended
 	_ = p.signal(syscall.SIGCONT) // a frozen process receives no other signal
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	select {
 	case <-p.ended:
-	case <-ctx.Done():
+	case <-time.After(patience):
 		_ = p.signal(syscall.SIGKILL)
 		<-p.ended
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-cdc/sluice/producer/store"
@@ -24,11 +25,11 @@ type Doer interface {
 // Recorder records the requests of clients for one blob and their answers. It is safe for
 // concurrent use.
 type Recorder struct {
-	path  string // how the blob's URL ends
-	began time.Time
+	path    string // how the blob's URL ends
+	began   time.Time
+	clients atomic.Int64
 
 	mu      sync.Mutex
-	clients int         // guarded by mu
 	history []Operation // guarded by mu, in the order in which they returned
 }
 
@@ -36,12 +37,7 @@ type Recorder struct {
 func NewRecorder(path string) *Recorder { return &Recorder{path: path, began: time.Now()} }
 
 // Client returns the transport of one more client.
-func (r *Recorder) Client(next Doer) Doer {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.clients++
-	return &client{recorder: r, next: next, number: r.clients}
-}
+func (r *Recorder) Client(next Doer) Doer { return &client{r, next, int(r.clients.Add(1))} }
 
 // History returns what was recorded so far.
 func (r *Recorder) History() []Operation {
@@ -155,10 +151,7 @@ func header(h http.Header, name string) string {
 // Store returns a store of one more client, whose requests for the object named as the blob are
 // recorded. Its lease is a part of the object, so only reads and writes are.
 func (r *Recorder) Store(next store.Store) store.Store {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.clients++
-	return recordedStore{next, r, r.clients}
+	return recordedStore{next, r, int(r.clients.Add(1))}
 }
 
 type recordedStore struct {
