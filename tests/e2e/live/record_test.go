@@ -3,43 +3,23 @@ package live
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/tests/internal/checker"
-	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 	"github.com/sluice-cdc/sluice/tests/internal/workload"
 )
 
-// records is what is observed from outside the services.
-type records struct {
-	rec *history.Recorder
-
-	mu   sync.Mutex
-	run  checker.Run // without what rec has, until it is judged; guarded by mu until everything has ended
-	over bool        // the witness of the read model has seen its last change; guarded by mu
-}
-
-func newRecords(s settings) *records {
-	r := &records{rec: history.NewRecorder()}
-	r.run.SessionKey = s.SessionKey
-	// In real time a message that was sent in time and arrived late cannot be distinguished from
-	// one that was sent too late.
-	r.run.Late = func(string, time.Time) bool { return true }
-	return r
-}
-
 // committing records events that are about to be committed.
-func (r *records) committing(batch []workload.Event, at time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.rec.Commit(workload.Commits(batch, at)...)
+func (w *world) committing(batch []workload.Event, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rec.Commit(workload.Commits(batch, at)...)
 	for _, e := range batch {
 		if e.Type == poison {
-			r.run.Sick = append(r.run.Sick, checker.Sick{Aggregate: e.AggregateID, Before: e.Version - 1})
+			w.run.Sick = append(w.run.Sick, checker.Sick{Aggregate: e.AggregateID, Before: e.Version - 1})
 		}
 	}
 }
@@ -76,13 +56,13 @@ func (w *world) collect() {
 
 // due returns how many events of each aggregate must become visible: all that are committed by now,
 // except poison events and those behind them.
-func (r *records) due() map[string]int64 {
-	due, _ := r.rec.Progress()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.run.Sick {
+func (w *world) due() map[string]int64 {
+	due, _ := w.rec.Progress()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.run.Sick {
 		switch {
-		case !r.run.Replayed:
+		case !w.run.Replayed:
 			due[s.Aggregate] = s.Before
 		case s.Dropped:
 			due[s.Aggregate]--
@@ -92,8 +72,8 @@ func (r *records) due() map[string]int64 {
 }
 
 // shows reports whether the given number of events of each aggregate is visible.
-func (r *records) shows(due map[string]int64) bool {
-	_, visible := r.rec.Progress()
+func (w *world) shows(due map[string]int64) bool {
+	_, visible := w.rec.Progress()
 	for aggregate, n := range due {
 		if visible[aggregate] < n {
 			return false
@@ -103,9 +83,9 @@ func (r *records) shows(due map[string]int64) bool {
 }
 
 // behind returns how many events are not visible yet.
-func (r *records) behind() (n int64) {
-	due := r.due()
-	_, visible := r.rec.Progress()
+func (w *world) behind() (n int64) {
+	due := w.due()
+	_, visible := w.rec.Progress()
 	for aggregate, events := range due {
 		n += max(0, events-visible[aggregate])
 	}
@@ -113,17 +93,17 @@ func (r *records) behind() (n int64) {
 }
 
 // parked reports whether any event stays invisible because of a poison event.
-func (r *records) parked() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.run.Sick, func(s checker.Sick) bool { return !r.run.Replayed || s.Dropped })
+func (w *world) parked() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.run.Sick, func(s checker.Sick) bool { return !w.run.Replayed || s.Dropped })
 }
 
 // unrest records a condition that was not met.
-func (r *records) unrest(what string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.run.Unrest = what
+func (w *world) unrest(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.run.Unrest = what
 }
 
 func (w *world) counts() string {

@@ -21,6 +21,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/checker"
+	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/leasecheck"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/wire"
@@ -79,7 +81,12 @@ type world struct {
 
 	checkpoints wire.Checkpoints
 	networks    sync.WaitGroup // of all instances
-	*records
+
+	// What is observed from outside the services.
+	rec  *history.Recorder
+	mu   sync.Mutex
+	run  checker.Run // without what rec has, until it is judged; guarded by mu until everything has ended
+	over bool        // the witness of the read model has seen its last change; guarded by mu
 }
 
 // inWorld runs f with the servers up, and judges what was recorded.
@@ -90,8 +97,12 @@ func inWorld(t *testing.T, s settings, f func(w *world)) {
 	entities.Topics[0].Subscriptions[0].LockDuration, entities.Topics[0].Subscriptions[0].MaxDeliveryCount = lockDuration, maxDeliveries
 	servers := emulator.Start(t, emulator.Options{ServiceBus: &entities})
 	w := &world{
-		T: t, settings: s, stack: servers, seeds: seeds(t), records: newRecords(s),
+		T: t, settings: s, stack: servers, seeds: seeds(t), rec: history.NewRecorder(),
 	}
+	w.run.SessionKey = s.SessionKey
+	// In real time a message that was sent in time and arrived late cannot be distinguished from
+	// one that was sent too late.
+	w.run.Late = func(string, time.Time) bool { return true }
 	w.mongo, w.real = stack.MongoDB(t, servers)
 	for _, stream := range w.streams() {
 		w.leases = append(w.leases, leasecheck.NewRecorder(container+"/"+stream+".json"))

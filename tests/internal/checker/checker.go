@@ -352,11 +352,8 @@ func judgeFence(r Run) []error {
 			found = append(found, fmt.Errorf("%w: a message of %s of epoch %d, which had no leader", ErrUnfenced, a.Stream, a.Epoch))
 			continue
 		}
-		allowed := r.Late != nil && r.Late(writes[0].Leader, a.At)
-		for _, w := range writes {
-			allowed = allowed || (w.Answered && !a.At.Before(w.Began) && a.At.Sub(w.Began) <= r.FenceAfter)
-		}
-		if !allowed {
+		allowed := func(w Write) bool { return w.Answered && !a.At.Before(w.Began) && a.At.Sub(w.Began) <= r.FenceAfter }
+		if (r.Late == nil || !r.Late(writes[0].Leader, a.At)) && !slices.ContainsFunc(writes, allowed) {
 			found = append(found, fmt.Errorf("%w: %s sent %s in epoch %d at %s, without a write in the %s before",
 				ErrUnfenced, writes[0].Leader, short(a.MessageID), a.Epoch, a.At.Format("05.000"), r.FenceAfter))
 		}

@@ -56,26 +56,16 @@ func (w *World) StartProducer(instance string, change func(*producer.Config, *pr
 	w.Helper()
 	config := w.ProducerConfig()
 	require.NoError(w, config.Validate())
-	return w.startProducer(instance, func(ctx context.Context, o producer.Options) error {
-		return producer.Run(ctx, config, o)
-	}, func(o *producer.Options) {
-		if change != nil {
-			change(&config, o)
-		}
-	})
+	return w.startProducer(instance, []producer.Config{config}, change)
 }
 
 // StartStreams runs a producer of several streams.
 func (w *World) StartStreams(instance string, configs []producer.Config) *Producer {
 	w.Helper()
-	return w.startProducer(instance, func(ctx context.Context, o producer.Options) error {
-		return producer.Run(ctx, configs[0], o, configs[1:]...)
-	}, func(*producer.Options) {})
+	return w.startProducer(instance, configs, nil)
 }
 
-func (w *World) startProducer(
-	instance string, run func(context.Context, producer.Options) error, change func(*producer.Options),
-) *Producer {
+func (w *World) startProducer(instance string, configs []producer.Config, change func(*producer.Config, *producer.Options)) *Producer {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	p := &Producer{
 		Stop: cancel, Done: make(chan error, 1), Log: &Recorder{},
@@ -89,9 +79,11 @@ func (w *World) startProducer(
 		Mongo:      MongoOptions(p.MongoPlug.Dialer(w.MongoNet)),
 		Store:      w.Store,
 	}
-	change(&o)
+	if change != nil {
+		change(&configs[0], &o)
+	}
 	go func() {
-		p.Done <- run(ctx, o)
+		p.Done <- producer.Run(ctx, configs[0], o, configs[1:]...)
 		close(p.Done)
 	}()
 	w.Producers = append(w.Producers, p)
