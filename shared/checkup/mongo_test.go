@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/checkup"
 )
 
-// fails is a way to MongoDB that leads nowhere.
+// fails is a dialer that always fails.
 type fails struct{ err error }
 
 func (f fails) DialContext(context.Context, string, string) (net.Conn, error) { return nil, f.err }

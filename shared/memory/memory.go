@@ -33,8 +33,8 @@ func limit(files []string, read func(string) ([]byte, error)) int64 {
 }
 
 // Bound sets the Go runtime's memory limit to four fifths of the container's limit, unless
-// GOMEMLIMIT is set: the runtime collects harder as it approaches the limit. It returns the limit
-// that it set, in bytes, or 0.
+// GOMEMLIMIT is set: the runtime collects garbage more often as it approaches the limit. It returns
+// the limit that it set, in bytes, or 0.
 func Bound() int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0

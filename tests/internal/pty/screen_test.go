@@ -30,8 +30,8 @@ func TestTheScreenShowsWhatATerminalWould(t *testing.T) {
 	}
 }
 
-// A block that is wider than the screen takes more rows than it has lines, and going up over it
-// leaves its beginning behind.
+// A block that is wider than the screen takes more rows than it has lines, so moving up by the
+// number of its lines does not reach its beginning.
 func TestTheScreenWrapsAndScrolls(t *testing.T) {
 	t.Parallel()
 	s := &Screen{Columns: 4, Rows: 3}

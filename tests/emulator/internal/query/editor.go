@@ -170,7 +170,7 @@ func (e *editor) appended(path string, from, to int) {
 	}
 }
 
-// wholes are arrays that an event repeats, whatever of them has changed.
+// whole records an array that the change event contains as a whole, whichever elements have changed.
 func (e *editor) whole(path string) {
 	for _, w := range e.wholes {
 		if w == path || strings.HasPrefix(path, w+".") {

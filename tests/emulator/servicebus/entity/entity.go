@@ -50,9 +50,10 @@ type Inbound struct {
 // Outbound are the properties of an entity messages are received from.
 type Outbound struct {
 	RequiresSession bool
-	// LockDuration of messages and sessions; defaults to 1 min, at most 5 min.
+	// LockDuration is how long a message or a session is locked: 1 min by default, 5 min at most.
 	LockDuration time.Duration
-	// MaxDeliveryCount after which a message is dead-lettered; defaults to 10.
+	// MaxDeliveryCount is the number of deliveries after which a message is dead-lettered: 10 by
+	// default.
 	MaxDeliveryCount int
 	// DeadLetteringOnMessageExpiration moves expired messages instead of dropping them.
 	DeadLetteringOnMessageExpiration bool

@@ -174,7 +174,7 @@ func (l *BlobLink) Heal() {
 	l.carryOut(waiting)
 }
 
-// Kill ends the party for ever; see [Link.Kill].
+// Kill ends the party as a killed process ends; see [Link.Kill].
 func (l *BlobLink) Kill(silent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -128,7 +128,7 @@ func (p Plan) Has(k Kind) bool {
 	return slices.ContainsFunc(p, func(a Action) bool { return a.Kind == k })
 }
 
-// form is what every complaint ends with: how it is written right.
+// form is the end of every error: the correct form.
 const form = "write NAME@TIME or NAME@TIME:DURATION, with commas between, such as kill-leader@2s,stop-leader@5s:10s"
 
 // Parse reads a list such as "kill-leader@2s,stop-leader@5s:10s". An empty text is an empty plan.

@@ -50,7 +50,7 @@ type Source struct {
 	changes    changes
 }
 
-// hello is what is wanted of the server's answer.
+// hello holds what is needed of the server's response to hello.
 type hello struct {
 	SetName       string         `bson:"setName"`
 	Message       string         `bson:"msg"` // isdbgrid: a router of a sharded cluster
