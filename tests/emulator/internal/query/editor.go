@@ -170,7 +170,8 @@ func (e *editor) appended(path string, from, to int) {
 	}
 }
 
-// whole records an array that the change event contains as a whole, whichever elements have changed.
+// whole records an array that the change event contains as a whole, whichever elements have
+// changed.
 func (e *editor) whole(path string) {
 	for _, w := range e.wholes {
 		if w == path || strings.HasPrefix(path, w+".") {
