@@ -58,7 +58,7 @@ help: ## list the targets
 run: ## see it working: embedded stack, both services, events, check (INPUT= ONCE=1 EXPECT= CHAOS= RATE= AZURITE=1 MONGODB_URI= … ARGS=)
 	@$(if $(AZURITE),tests/emulator/scripts/azurite.sh)
 	@test -x bin/local || echo "compiling; the first time takes a minute or two"
-	@go build -o bin/local ./tests/cmd/local
+	@GOGC=400 go build -o bin/local ./tests/cmd/local
 	@set -m; bin/local $(strip $(RUN_FLAGS)) || exit $$?; exit 0
 
 .PHONY: test
