@@ -73,10 +73,10 @@ if [[ -n ${RACE:-} && -n $others ]]; then
     run 'the packages with tests in virtual time' VIRTUALTIME_REAL=skip GOGC=400 go test -p "$at_once" -vet off -timeout 15m $virtual
   # Each program would sleep a second at its end, for races in what still runs; ours join what they start.
   [[ -z $watched ]] ||
-    run 'what runs in real time, with the race detector' CGO_ENABLED=1 VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 \
+    run 'what runs in real time, with the race detector' CGO_ENABLED=1 GOGC=400 VIRTUALTIME_RACE=skip GORACE=atexit_sleep_ms=0 \
       go test -race -p "$at_once" -vet off -timeout 15m $watched
   [[ -z $alone ]] ||
-    run 'what the race detector cannot watch: other processes, pages and templates' go test -p "$at_once" -vet off -timeout 15m $alone
+    run 'what the race detector cannot watch: other processes, pages and templates' GOGC=400 go test -p "$at_once" -vet off -timeout 15m $alone
 elif [[ -n $others ]]; then
   run 'all packages but tests/chaos, without the race detector (RACE=1)' GOGC=400 go test -p "$at_once" -vet off -timeout 20m $others
 fi
