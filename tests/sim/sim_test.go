@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"embed"
 	"flag"
 	"fmt"
 	"os"
@@ -61,15 +62,17 @@ func TestSimulation(t *testing.T) {
 		n, err = strconv.Atoi(text)
 		require.NoError(t, err, "SIM_SEEDS")
 	}
-	kept, err := filepath.Glob(filepath.Join(keptPlans, "*.json"))
+	entries, err := kept.ReadDir(keptPlans)
 	require.NoError(t, err)
-	require.NotEmpty(t, kept)
-	for _, path := range kept {
-		t.Run("plan/"+strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
+	for _, entry := range entries {
+		path := keptPlans + "/" + entry.Name()
+		t.Run("plan/"+strings.TrimSuffix(entry.Name(), ".json"), func(t *testing.T) {
 			t.Parallel()
-			p, err := readPlan(path)
+			text, err := kept.ReadFile(path)
 			require.NoError(t, err)
-			simulate(t, simulation{plan: p, again: "-plan tests/sim/" + filepath.ToSlash(path)})
+			p, err := plan.Decode(text)
+			require.NoError(t, err)
+			simulate(t, simulation{plan: p, again: "-plan tests/sim/" + path})
 		})
 	}
 	seen := &coverage{}
@@ -96,6 +99,11 @@ func TestSimulation(t *testing.T) {
 // keptPlans is where the plans are that broke a promise once, or were made to break one where a
 // certain bug is: they are simulated always.
 const keptPlans = "testdata/plans"
+
+// kept are those plans, in the program, so that the go command knows another clone's result.
+//
+//go:embed testdata/plans/*.json
+var kept embed.FS
 
 // readPlan reads a plan from a path, which may be one from the repository's root.
 func readPlan(path string) (plan.Plan, error) {
