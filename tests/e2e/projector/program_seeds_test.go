@@ -155,8 +155,20 @@ func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
 				s := w.Bus.Stats(world.SubscriptionPath)
 				return s.Active+s.Locked == 0
 			})
-			// What a damaged answer has parked is replayed; the poison stays.
-			w.OperateProjector(u.g.Runs("timeline"), "parked", "replay", "--all")
+			// What a damaged answer has parked is replayed; the poison stays. While the program starts
+			// again after the event that kills it, a replay fails, and the command asks to be run again.
+			complete := func() bool {
+				for a := range aggregates {
+					if w.TimelineOf(fmt.Sprint("a", a)).Events < events {
+						return false
+					}
+				}
+				return true
+			}
+			for n := 0; n == 0 || !complete(); n++ {
+				require.Less(w, n, 5, "an aggregate cannot be replayed")
+				w.OperateProjector(u.g.Runs("timeline"), "parked", "replay", "--all")
+			}
 			for a := range aggregates {
 				id := fmt.Sprint("a", a)
 				require.EqualValues(w, events, w.TimelineOf(id).Events, id)
@@ -165,8 +177,8 @@ func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
 				require.IsNonDecreasing(w, seen, id)
 			}
 			require.True(w, hasParked(w, "thrower") && hasParked(w, "killer"))
-			require.Zero(w, w.Bus.Stats(world.SubscriptionPath).Redelivered)
-			p.MustEnd()
+			// A message that arrives while its session is released goes back, and no delivery count rises.
+			require.Zero(w, p.MustEnd().Redelivered)
 			for name, n := range u.met {
 				met[name] += n
 			}
