@@ -155,8 +155,9 @@ func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
 				s := w.Bus.Stats(world.SubscriptionPath)
 				return s.Active+s.Locked == 0
 			})
-			// What a damaged answer has parked is replayed; the poison stays. While the program starts
-			// again after the event that kills it, a replay fails, and the command asks to be run again.
+			// What a damaged answer has parked is replayed; the poison stays. While the program
+			// starts again after the event that kills it, a replay fails, and the command asks to
+			// be run again.
 			complete := func() bool {
 				for a := range aggregates {
 					if w.TimelineOf(fmt.Sprint("a", a)).Events < events {
@@ -177,7 +178,8 @@ func TestG1G2G3G5AnUnreliableProgram(t *testing.T) {
 				require.IsNonDecreasing(w, seen, id)
 			}
 			require.True(w, hasParked(w, "thrower") && hasParked(w, "killer"))
-			// A message that arrives while its session is released goes back, and no delivery count rises.
+			// A message that arrives while its session is released goes back, and no delivery count
+			// rises.
 			require.Zero(w, p.MustEnd().Redelivered)
 			for name, n := range u.met {
 				met[name] += n
