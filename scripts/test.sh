@@ -16,13 +16,13 @@
 # Whatever can do without cgo does: the images are built so, and what depends on net is compiled once for all. The race
 # detector needs cgo.
 #
+# GOGC=400: compilers and tests take a fifth less processor time if they collect garbage less often.
+#
 # go vet is no part of it, but of make lint.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CGO_ENABLED=0
 
-# GOGC=400: compilers and tests that collect garbage less often take a fifth less processor time.
-#
 # The programs that tests run, built once. The folder is named after their content, by which the go
 # command knows when the result of a test that runs them is out of date.
 new=bin/programs/new

@@ -43,8 +43,7 @@ const (
 	copiesOfParked = "copies of parked events"
 )
 
-// coverage is how often each of it was met, by one run or by all of them. It may be used from any
-// goroutine.
+// coverage counts what was met, by one run or by all of them. It is safe for concurrent use.
 type coverage struct {
 	mu  sync.Mutex
 	met map[string]int // guarded by mu

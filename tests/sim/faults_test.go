@@ -324,8 +324,8 @@ func (w *world) slow(command string, n int, d time.Duration) {
 	w.failPoint(command, n, bson.D{{Key: "blockConnection", Value: true}, {Key: "blockTimeMS", Value: d.Milliseconds()}}...)
 }
 
-// concern is the part of a fail point with which MongoDB does what it is asked, and answers beside
-// it with an error of the write concern.
+// concern returns the part of a fail point with which MongoDB carries out a command, and reports an
+// error of the write concern with the answer.
 func concern(code int32) bson.E {
 	return bson.E{Key: "writeConcernError", Value: bson.D{{Key: "code", Value: code}, {Key: "errmsg", Value: "waiting for replication"}}}
 }

@@ -15,11 +15,11 @@ import (
 
 // Letter is a dead letter of an aggregate, without its content.
 type Letter struct {
-	MessageID string `json:"message_id"`
+	MessageID string
 	// Position is empty, and Version 0, if the message has none.
-	Position string `json:"position"`
-	Version  int64  `json:"version"`
-	Reason   string `json:"reason"`
+	Position string
+	Version  int64
+	Reason   string
 	key      letterKey
 	arrived  int64 // see [apply.Arrival]
 	session  string

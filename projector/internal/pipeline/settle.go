@@ -76,7 +76,9 @@ func amqpText(text string) string {
 
 // settle settles the messages of a batch by their results. The effects are committed: only now may
 // a message be completed. It waits for the broker's answers, unless all messages are completed:
-// then the settlement continues in the background. Dead letters that remain when receiving ends are
+// then the settlement continues while the next batch is received and applied. That does not affect
+// order: a message that is completed late, or not at all, is at worst delivered again and
+// recognised as a duplicate. Dead letters that remain when receiving ends are
 // dead-lettered after their next delivery.
 func (h *handler) settle(receiving, applying context.Context, b *batch) error {
 	settlements := make([]settlement, b.len())

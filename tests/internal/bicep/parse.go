@@ -39,7 +39,7 @@ func (p *parser) skipLines() {
 	}
 }
 
-// expected fails, unless it is so.
+// expected fails unless the condition holds; what names what the file should have had here.
 func (p *parser) expected(so bool, what string) {
 	if t := p.peek(); !so {
 		fail("line %d: expected %s, found %q", t.line, what, t.text)

@@ -55,16 +55,16 @@ func TestLoadNeverInsertsTwiceWhenAnAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	server, c := source(t, func(o *options.ClientOptions) { o.SetRetryWrites(false) })
 	events := generate(1, 1020)
-	var told []workload.Event
+	var announced []workload.Event
 	l := workload.Loader{Collection: c, Sending: func(batch []workload.Event, _ time.Time) {
-		if told = append(told, batch...); len(told) == len(events) {
+		if announced = append(announced, batch...); len(announced) == len(events) {
 			server.LoseReplies("insert", 1)
 		}
 	}}
 	n, err := l.Run(t.Context(), slices.Values(events))
 	require.NoError(t, err)
 	require.EqualValues(t, 1020, n)
-	require.Equal(t, events, told)
+	require.Equal(t, events, announced)
 	require.Equal(t, names(events), stored(t, c))
 }
 

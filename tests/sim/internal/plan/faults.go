@@ -58,7 +58,7 @@ var faults = map[Kind]struct{ needs, words string }{
 	RefusePartition:  {"times answer condition for", `Service Bus answers sends to partition {{.Times}} of {{partitions}} with {{.Answer}} {{.Condition}}, for {{.For}}`},
 	RefuseCollection: {"collection code for", `MongoDB refuses with code {{.Code}} every write to {{.Collection}}, for {{.For}}`},
 
-	TakeOut: {"aggregate total answer", `Service Bus dead-letters {{event .}} by itself: {{if eq .Answer "` + UsedUp + `"}}its deliveries are used up{{else}}its time is over{{end}}`},
+	TakeOut: {"aggregate total answer", `Service Bus dead-letters {{event .}}: {{if eq .Answer "` + UsedUp + `"}}its deliveries are used up{{else}}its time is over{{end}}`},
 	Deadly:  {"aggregate total for", `{{event .}} kills every projector that has it in hand, which starts again after {{.For}}`},
 	LastDeadly: {
 		"aggregate total for", `when all is at rest, {{event .}} kills every projector that has it in hand, which starts again after {{.For}}`,

@@ -9,7 +9,7 @@ import (
 // String describes the settings in words.
 func (s Settings) String() string {
 	return describe(s, `{{with .Documents}}events are changes of documents
-		{{- if eq . "`+Keys+`"}}, told by their keys{{else if eq . "`+Compound+`"}} whose keys are {aggregate, version}{{else}}, told by {{.}}{{end}}; {{end -}}
+		{{- if eq . "`+Keys+`"}}, identified by their keys{{else if eq . "`+Compound+`"}} whose keys are {aggregate, version}{{else}}, identified by {{.}}{{end}}; {{end -}}
 		{{.Producers}} producers of {{.Streams}} streams{{if .Shared}} of the same aggregates{{end}} ({{.Lanes}} lanes,
 batches of {{.BatchMessages}} by {{.Scope}}, {{.Format}}, takeover by {{.Takeover}}, {{.MaxInFlight}} in flight),
 sessions by {{.SessionKey}} with locks of {{.LockDuration}},
@@ -42,7 +42,7 @@ func describe(what any, words string) string {
 // String describes the fault in words.
 func (s Step) String() string { return describe(s, faults[s.Kind].words) }
 
-// phrases are what descriptions contain beside the fields of what they describe.
+// phrases are the functions of the templates, for what is no field of the thing described.
 var phrases = template.FuncMap{
 	"batches":    func() int { return Batches },
 	"event":      func(s Step) string { return fmt.Sprintf("version %d of %d of %s", s.Before+1, s.Total, s.Aggregate) },
