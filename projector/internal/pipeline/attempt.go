@@ -3,25 +3,16 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/projection"
-	"github.com/sluice-cdc/sluice/shared/retry"
-	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
 // write makes one attempt to write the batch, and settles what is decided. The error is why the
 // session cannot be handled any further.
-func (h *handler) write(receiving, applying context.Context, b *batch, s step) (attempt, error) {
-	if !s.parkFirst {
-		if err := h.pause(receiving, b, s.pause); err != nil {
-			return attempt{}, err
-		}
-	}
+func (h *handler) write(receiving, applying context.Context, b *batch) (attempt, error) {
 	if err := h.ask(applying, b); err != nil {
 		if applying.Err() != nil {
 			err = context.Cause(applying)
@@ -36,34 +27,7 @@ func (h *handler) write(receiving, applying context.Context, b *batch, s step) (
 	if err := h.session.Settled(); err != nil {
 		return a, err
 	}
-	if s.parkFirst {
-		if err := h.pause(receiving, b, s.pause); err != nil {
-			return a, err
-		}
-	}
-	if err := h.settle(receiving, applying, b); err != nil {
-		return a, err
-	}
-	if a.err == nil {
-		b.dropBody()
-	}
-	return a, nil
-}
-
-// pause delays messages that were delivered often, while their session is kept without a worker and
-// its lock is renewed. After an error the session must be released: its messages are then delivered
-// again, and no delivery count rises.
-func (h *handler) pause(receiving context.Context, b *batch, longest time.Duration) error {
-	if longest == 0 {
-		return nil
-	}
-	wait := longest/2 + rand.N(longest/2)
-	h.opts.Logger.Warn("messages are delivered again and again, because their session's lock was lost each time: waiting before this delivery",
-		telemetry.KeySession, h.session.ID(), telemetry.KeyDelivery, b.deliveries, telemetry.KeyWait, wait.Milliseconds())
-	if err := h.session.Yield(receiving, b.bytes(), func(bool) { _ = retry.Sleep(receiving, wait) }); err != nil {
-		return fmt.Errorf("stop with messages in hand: %w", err)
-	}
-	return nil
+	return a, h.settle(receiving, applying, b)
 }
 
 // apply makes one attempt to write the batch, within ApplyTimeout.
@@ -75,10 +39,7 @@ func (h *handler) apply(applying context.Context, b *batch) attempt {
 	a, try := attempt{made: true, limit: b.limit, tried: b.tries()}, h.attempt(b)
 	a.failures, a.err = h.opts.Applier.Apply(ctx, h.session.ID(), try, b.changes, b.results)
 	a.timedOut = a.err != nil && ctx.Err() != nil
-	endSpan(span, a.err)
-	b.endSpans()
-	h.metrics.applied(b, time.Since(start), a)
-	h.metrics.projectionsHanging.Set(float64(h.opts.Applier.Hanging()))
+	h.observeApplied(b, span, time.Since(start), a)
 	return a
 }
 

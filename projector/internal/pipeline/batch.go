@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"time"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.opentelemetry.io/otel/trace"
 
@@ -15,14 +17,13 @@ type batch struct {
 	changes []envelope.Change
 	results []apply.Result
 
-	// unknown is the message of an unknown encoding that was received behind these, or nil.
-	unknown *azservicebus.ReceivedMessage
+	unknown *unknownEncoding // message of an unknown encoding that was received behind these, or nil
 
-	deliveries   uint32       // the highest delivery count of the messages that were received last
-	lastDelivery bool         // one of them is to park its aggregate, because of its delivery count
-	spans        *spans       // nil: not traced
-	fetched      *fetchedBody // the one body of a claim check that is in memory, or nil
-	most         int          // the most changes that are written at once
+	deliveries uint32        // the highest delivery count of the messages that were received last
+	pause      time.Duration // at most, before the next settlement, because of deliveries; 0: none
+	spans      *spans        // nil: not traced
+	fetched    *fetchedBody  // the one body of a claim check that is in memory, or nil
+	most       int           // the most changes that are written at once
 	// oneByOne is set if a pack was delivered so often that its events are tried one by one.
 	oneByOne bool
 	round
@@ -36,13 +37,6 @@ type event struct {
 	span    trace.Span      // from its receipt until it is decided; nil: not traced
 }
 
-// fetchedBody is the body of a message with a claim check.
-type fetchedBody struct {
-	message *azservicebus.ReceivedMessage
-	claim   *envelope.Claim
-	done    func() // frees the memory
-}
-
 // decode reads the messages. A message that cannot be read is poison from the start, and so is one
 // that was delivered so often that the broker might soon dead-letter it, unless it turns out to be
 // applied already. Poison parks its aggregate if the message names one. The batch ends before the
@@ -51,8 +45,8 @@ func (p *Pipeline) decode(messages []*azservicebus.ReceivedMessage) *batch {
 	b := &batch{most: p.opts.Batch}
 	parkAt := parkAtDelivery(p.MaxDeliveries())
 	for _, m := range messages {
-		if _, is := envelope.UnknownEncoding(m); is {
-			b.unknown = m
+		if contentType, is := envelope.UnknownEncoding(m); is {
+			b.unknown = &unknownEncoding{m, contentType}
 			break
 		}
 		b.deliveries = max(b.deliveries, m.DeliveryCount)
@@ -69,7 +63,7 @@ func (p *Pipeline) decode(messages []*azservicebus.ReceivedMessage) *batch {
 			b.add(event{message: m}, change, apply.Result{})
 		}
 	}
-	b.lastDelivery = b.deliveries >= parkAt
+	b.pause = redeliveryPause(b.deliveries)
 	return b
 }
 
@@ -96,18 +90,4 @@ func (b *batch) bytes() int {
 		n += len(b.events[i].message.Body)
 	}
 	return n
-}
-
-// dropBody frees the body that was fetched for a change. An attempt that needs it fetches it again.
-func (b *batch) dropBody() {
-	if b.fetched == nil {
-		return
-	}
-	for i := range b.events {
-		if b.events[i].message == b.fetched.message {
-			b.changes[i].Body, b.changes[i].Claim = nil, b.fetched.claim
-		}
-	}
-	b.fetched.done()
-	b.fetched = nil
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -30,6 +31,7 @@ var errUnconfigured = errors.New("a message's body is in Blob storage, and this 
 // fetch fetches the body of a change, while other sessions are handled. The error is why the
 // session cannot be handled any further.
 func (h *handler) fetch(ctx context.Context, b *batch, i int) (attempt, error) {
+	b.dropBody()
 	var done func()
 	c, claim, a := &b.changes[i], b.changes[i].Claim, attempt{fetched: true, change: i}
 	err := h.session.Yield(ctx, b.bytes(), func(bool) { done, a.err = h.claims.fetch(ctx, c) })
@@ -41,6 +43,28 @@ func (h *handler) fetch(ctx context.Context, b *batch, i int) (attempt, error) {
 		return a, err
 	}
 	return a, h.refuse(ctx, &batch{changes: b.changes[i : i+1]})
+}
+
+// fetchedBody is the body of a message with a claim check.
+type fetchedBody struct {
+	message *azservicebus.ReceivedMessage
+	claim   *envelope.Claim
+	done    func() // frees the memory
+}
+
+// dropBody frees the body that was fetched last. If its change is not decided, an attempt fetches
+// it again.
+func (b *batch) dropBody() {
+	if b.fetched == nil {
+		return
+	}
+	for i := range b.events {
+		if b.events[i].message == b.fetched.message {
+			b.changes[i].Body, b.changes[i].Claim = nil, b.fetched.claim
+		}
+	}
+	b.fetched.done()
+	b.fetched = nil
 }
 
 // Bodies fetches bodies: [claim.Store].

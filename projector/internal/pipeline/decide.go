@@ -23,18 +23,6 @@ const (
 	remindEvery = 5 * time.Minute
 )
 
-// After MaxDeliveryCount deliveries, ten by default, the broker dead-letters a message out of
-// order. Only a delivery whose lock expired counts: the network was unavailable with messages in
-// hand, or the projector stood still. Ten of those may pass within seconds, while their cause lasts
-// longer. So after freeDeliveries each further delivery waits: firstPause, then twice as long each
-// time up to longestPause. Ten deliveries then take half a minute at least, whichever replicas
-// receive them.
-const (
-	freeDeliveries = 3
-	firstPause     = 500 * time.Millisecond
-	longestPause   = 30 * time.Second
-)
-
 // next decides what to do with a batch after an attempt, and before the first. It drops from the
 // batch what is decided, and turns changes that have waited too long into poison, which
 // the next attempt parks.
@@ -51,7 +39,7 @@ func (d *decider) next(now time.Time, b *batch, a attempt) (s step) {
 		return s
 	case !a.made:
 		d.begin(now, b)
-		return step{action: write, pause: redeliveryPause(b.deliveries), parkFirst: b.lastDelivery}
+		return step{action: write}
 	case a.away != nil:
 		s.action, s.away = writeLater, a.away
 		if now.Sub(b.began) >= maxStuck {
@@ -264,15 +252,6 @@ func (d *decider) outdated(now time.Time, key waitKey, w *wait) bool {
 	return now.Sub(w.seen) > max(d.undecidedAfter, failuresKept)
 }
 
-// redeliveryPause returns how long a batch waits when one of its messages is delivered for the n-th
-// time.
-func redeliveryPause(n uint32) time.Duration {
-	if n <= freeDeliveries {
-		return 0
-	}
-	return min(firstPause<<min(n-freeDeliveries-1, 10), longestPause)
-}
-
 // bounded returns how many changes are tried at once; 0: all.
 func (b *batch) bounded(limit int) int {
 	switch {
@@ -329,6 +308,26 @@ func (b *batch) learn(a attempt) {
 				pending = min(pending, b.limit)
 			}
 			b.limit, b.timeouts = max(pending/2, 1), 0
+		}
+	}
+}
+
+// nextUsedUp has the next event of a pack that was delivered too often park its aggregate, if the
+// one before it turned out to be applied.
+func (b *batch) nextUsedUp() {
+	for i := range b.events {
+		p := b.events[i].pack
+		if p == nil || p.usedUp != b.events[i].message {
+			continue
+		}
+		switch b.results[i].Kind {
+		case apply.Duplicate, apply.Applied:
+			if p.usedUp = nil; len(p.events) > 0 {
+				p.usedUp, p.events = p.events[0], p.events[1:]
+			}
+		case apply.Pending:
+			b.results[i] = p.used
+		case apply.Poison, apply.Parked, apply.Gap:
 		}
 	}
 }

@@ -52,12 +52,6 @@ func describe(s step, b *batch) string {
 			text = append(text, "park "+b.changes[i].Aggregate+" "+r.Reason)
 		}
 	}
-	if s.pause > 0 {
-		text = append(text, "pause "+s.pause.String())
-	}
-	if s.parkFirst {
-		text = append(text, "park first")
-	}
 	if s.available {
 		text = append(text, "available")
 	}
@@ -107,12 +101,9 @@ func TestNext(t *testing.T) {
 		return turn{pass: 10 * time.Second, others: others, results: "fails", repeat: length, finished: parked}
 	}
 	for name, test := range map[string]struct {
-		batch      string
-		deliveries uint32
-		last       bool
-		forever    bool   // an event may fail for any time
-		begin      string // the first step; "": write
-		turns      []turn
+		batch   string
+		forever bool // an event may fail for any time
+		turns   []turn
 	}{
 		// One attempt.
 		"everything is decided": {batch: "a1 b1 c1 d1", turns: []turn{
@@ -276,13 +267,6 @@ func TestNext(t *testing.T) {
 			{results: "pending", want: "fetch, a1"},
 			{fetches: "gone", want: "write, park a ClaimCheckMissing"},
 		}},
-
-		// Redeliveries.
-		"a message is delivered for the third time": {batch: "a1", deliveries: 3},
-		"for the fourth":    {batch: "a1", deliveries: 4, begin: "write, pause 500ms"},
-		"for the sixth":     {batch: "a1", deliveries: 6, begin: "write, pause 2s"},
-		"for the hundredth": {batch: "a1", deliveries: 100, begin: "write, pause 30s"},
-		"for the last time, so its aggregate is parked first": {batch: "a1", deliveries: 9, last: true, begin: "write, pause 16s, park first"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -290,12 +274,9 @@ func TestNext(t *testing.T) {
 			if test.forever {
 				d.undecidedAfter = 0
 			}
-			b := (&batch{deliveries: test.deliveries, lastDelivery: test.last}).addNamed(test.batch)
+			b := (&batch{}).addNamed(test.batch)
 			s := d.next(now, b, attempt{})
-			if test.begin == "" {
-				test.begin = "write"
-			}
-			require.Equal(t, test.begin, describe(s, b))
+			require.Equal(t, "write", describe(s, b))
 			began := now
 			for i, turn := range test.turns {
 				repeated := now

@@ -29,6 +29,26 @@ func parkAtDelivery(most int) uint32 {
 	return uint32(max(most-max(most/10, 1), 2)) //nolint:gosec // bounded by Validate
 }
 
+// Only a delivery whose lock expired counts: the network was unavailable with messages in hand, or
+// the projector stood still. MaxDeliveryCount of those may pass within seconds, while their cause
+// lasts longer. So after freeDeliveries the messages of each further delivery wait before they are
+// settled: firstPause, then twice as long each time up to longestPause. Ten deliveries then take
+// half a minute at least, whichever replicas receive them.
+const (
+	freeDeliveries = 3
+	firstPause     = 500 * time.Millisecond
+	longestPause   = 30 * time.Second
+)
+
+// redeliveryPause returns how long the messages of a batch wait at most, before they are settled,
+// when one of them is delivered for the n-th time.
+func redeliveryPause(n uint32) time.Duration {
+	if n <= freeDeliveries {
+		return 0
+	}
+	return min(firstPause<<min(n-freeDeliveries-1, 10), longestPause)
+}
+
 // MaxDeliveries returns the setting, or the entity's MaxDeliveryCount if it is known, or
 // defaultMaxDeliveries.
 func (p *Pipeline) MaxDeliveries() int {

@@ -10,7 +10,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -34,6 +33,12 @@ type unreadable struct {
 	contentType string    // of the last one; guarded by mu
 	seen        time.Time // guarded by mu
 	logged      time.Time // guarded by mu
+}
+
+// unknownEncoding is a message of such an encoding.
+type unknownEncoding struct {
+	message     *azservicebus.ReceivedMessage
+	contentType string
 }
 
 // meet records a message, and reports whether it should be logged.
@@ -62,15 +67,14 @@ func (p *Pipeline) Ready() error { return p.unreadable.err(time.Now()) }
 
 // leaveUnknown reports a message of an unknown encoding and ends the handling of its session. The
 // error is [sessions.ErrRelease], or the cause of ctx.
-func (h *handler) leaveUnknown(ctx context.Context, m *azservicebus.ReceivedMessage) error {
-	contentType, _ := envelope.UnknownEncoding(m)
-	if h.unreadable.meet(time.Now(), contentType) {
+func (h *handler) leaveUnknown(ctx context.Context, u *unknownEncoding) error {
+	if h.unreadable.meet(time.Now(), u.contentType) {
 		h.opts.Logger.Error("a message has an encoding that this version cannot read; its session waits for a version that can",
-			telemetry.KeySession, h.session.ID(), telemetry.KeyMessageID, m.MessageID, telemetry.KeyDescription, contentType,
+			telemetry.KeySession, h.session.ID(), telemetry.KeyMessageID, u.message.MessageID, telemetry.KeyDescription, u.contentType,
 			telemetry.KeyToDo, "deploy the version of the producer, or a newer one, to all projectors")
 	}
 	pause := encodingPause/2 + rand.N(encodingPause/2)
-	if err := h.session.Yield(ctx, len(m.Body), func(bool) { _ = retry.Sleep(ctx, pause) }); err != nil {
+	if err := h.session.Yield(ctx, len(u.message.Body), func(bool) { _ = retry.Sleep(ctx, pause) }); err != nil {
 		return fmt.Errorf("stop with messages in hand: %w", err)
 	}
 	return sessions.ErrRelease

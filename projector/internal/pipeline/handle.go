@@ -46,33 +46,46 @@ var errNoProgress = errors.New("a batch was applied, and no message of it was de
 // completed is settled while the next one is received and applied.
 func (p *Pipeline) Handle(receiving, applying context.Context, session *sessions.Session) error {
 	h := &handler{Pipeline: p, session: session, batch: &batch{}}
-	defer func() { h.batch.abandonSpans() }()
 	for {
-		called := time.Now()
-		messages, err := h.receive(receiving)
+		err := h.receive(receiving)
+		if err == nil {
+			err = h.finish(receiving, applying, h.batch)
+		}
+		if err == nil && h.batch.unknown != nil {
+			err = h.leaveUnknown(receiving, h.batch.unknown)
+		}
 		if err != nil {
+			h.batch.abandonSpans()
 			return err
-		}
-		p.metrics.received(messages)
-		if err := p.awaitDeliveries(receiving, messages); err != nil {
-			return err
-		}
-		if err := h.take(receiving, called, messages); err != nil {
-			return err
-		}
-		if err := h.finish(receiving, applying, h.batch); err != nil {
-			return err
-		}
-		if h.batch.unknown != nil {
-			return h.leaveUnknown(receiving, h.batch.unknown)
 		}
 	}
 }
 
-// receive returns the session's next messages. While some wait in hand, it returns those behind
-// them, or none as soon as an aggregate is to be tried again; the session occupies no worker until
-// then. Errors: [sessions.ErrRelease].
-func (h *handler) receive(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {
+// receive receives messages, and puts their events behind those that wait in hand. Errors:
+// [sessions.ErrRelease].
+func (h *handler) receive(ctx context.Context) error {
+	called := time.Now()
+	messages, err := h.nextMessages(ctx)
+	if err != nil {
+		return err
+	}
+	if err := h.awaitDeliveries(ctx, messages); err != nil {
+		return err
+	}
+	b := h.decode(messages)
+	if err := h.refuse(ctx, b); err != nil {
+		return err
+	}
+	h.observeReceived(ctx, called, messages, b)
+	h.joined = h.batch.len() > 0
+	h.batch = join(h.batch, b)
+	return nil
+}
+
+// nextMessages returns the session's next messages. While some wait in hand, it returns those
+// behind them, or none as soon as an aggregate is to be tried again; the session occupies no worker
+// until then. Errors: [sessions.ErrRelease].
+func (h *handler) nextMessages(ctx context.Context) ([]*azservicebus.ReceivedMessage, error) {
 	if h.batch.len() == 0 && !h.joined {
 		return h.session.Receive(ctx)
 	}
@@ -94,19 +107,6 @@ func (h *handler) receive(ctx context.Context) ([]*azservicebus.ReceivedMessage,
 	return h.session.ReceiveWithin(ctx, max(time.Until(h.until), minWait), h.batch.bytes(), room)
 }
 
-// take puts the messages that were received behind those that wait in hand. called is when they
-// were requested. Errors: [sessions.ErrRelease].
-func (h *handler) take(ctx context.Context, called time.Time, messages []*azservicebus.ReceivedMessage) error {
-	b := h.decode(messages)
-	if err := h.refuse(ctx, b); err != nil {
-		return err
-	}
-	b.spans = follow(ctx, h.opts.Tracer, h.opts.Entity.String(), called, b)
-	h.joined = h.batch.len() > 0
-	h.batch = join(h.batch, b)
-	return nil
-}
-
 // finish applies and settles a batch until all of its messages are decided, or what is undecided
 // waits, or must be delivered again. Decided messages are settled while the rest is tried again.
 func (h *handler) finish(receiving, applying context.Context, b *batch) error {
@@ -123,7 +123,7 @@ func (h *handler) finish(receiving, applying context.Context, b *batch) error {
 			if step.action == writeLater && retry.Sleep(receiving, max(backoff.Next(), askedToWait(step.away))) != nil {
 				return fmt.Errorf("stop with a batch in hand: %w", errors.Join(step.unavailable, step.away))
 			}
-			last, err = h.write(receiving, applying, b, step)
+			last, err = h.write(receiving, applying, b)
 		case fetch:
 			last, err = h.fetch(receiving, b, step.change)
 		case deferRest:

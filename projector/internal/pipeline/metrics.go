@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -105,62 +104,6 @@ func (m *Metrics) Build(awaited bool, events int64) {
 
 // Accepted records how long the accept of a session took.
 func (m *Metrics) Accepted(took time.Duration) { m.acceptSeconds.Observe(took.Seconds()) }
-
-func (m *Metrics) received(messages []*azservicebus.ReceivedMessage) {
-	m.batchSize.Observe(float64(len(messages)))
-	for _, message := range messages {
-		if message.DeliveryCount > 1 {
-			m.redelivered.Add(1)
-			m.redeliveries.Inc()
-		}
-	}
-}
-
-// applied counts what an attempt has decided.
-func (m *Metrics) applied(b *batch, took time.Duration, a attempt) {
-	if a.err == nil {
-		m.applySeconds.Observe(took.Seconds())
-	}
-	if a.err != nil || len(a.failures) > 0 {
-		m.applyFailures.Inc()
-	}
-	now := time.Now()
-	for i, r := range b.results {
-		switch r.Kind {
-		case apply.Applied:
-			m.events.Add(1)
-			m.appliedTotal.Inc()
-			if made := b.changes[i].Time; !made.IsZero() {
-				lag := max(now.Sub(made), 0)
-				m.latency.Observe(lag.Seconds())
-				m.lag.Store(lag.Milliseconds())
-			}
-		case apply.Duplicate:
-			m.duplicates.Add(1)
-			m.duplicatesTotal.Inc()
-		case apply.Poison:
-			select {
-			case m.newlyParked <- struct{}{}:
-			default:
-			}
-		case apply.Pending, apply.Parked, apply.Gap:
-		}
-	}
-}
-
-func (m *Metrics) settled(settlements []settlement, took time.Duration, err error) {
-	m.settleSeconds.Observe(took.Seconds())
-	if err != nil {
-		m.settleFailures.Inc()
-		return
-	}
-	for _, s := range settlements {
-		if s.action == deadLetter {
-			m.dead.Add(1)
-			m.deadLettered.WithLabelValues(s.reason).Inc()
-		}
-	}
-}
 
 func (m *Metrics) countedParked(n int64) {
 	m.parked.Store(n)

@@ -61,26 +61,6 @@ func (b *batch) unpack(m *azservicebus.ReceivedMessage, parkAt uint32, most int)
 	return true
 }
 
-// nextUsedUp has the next event of a pack that was delivered too often park its aggregate, if the
-// one before it turned out to be applied.
-func (b *batch) nextUsedUp() {
-	for i := range b.events {
-		p := b.events[i].pack
-		if p == nil || p.usedUp != b.events[i].message {
-			continue
-		}
-		switch b.results[i].Kind {
-		case apply.Duplicate, apply.Applied:
-			if p.usedUp = nil; len(p.events) > 0 {
-				p.usedUp, p.events = p.events[0], p.events[1:]
-			}
-		case apply.Pending:
-			b.results[i] = p.used
-		case apply.Poison, apply.Parked, apply.Gap:
-		}
-	}
-}
-
 // repack replaces the settlements of packed events by that of their pack, which is completed with
 // the last of them. The events that would be dead-lettered are set aside before. An error leaves
 // packs incomplete: they are delivered again, and the guards recognise what was applied.

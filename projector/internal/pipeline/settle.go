@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
@@ -80,6 +82,9 @@ func amqpText(text string) string {
 // order: a message that is completed late, or not at all, is at worst delivered again and
 // recognised as a duplicate. Dead letters that remain when receiving ends are
 // dead-lettered after their next delivery.
+//
+// Messages that were delivered often wait before, while the session is kept without a worker and
+// its lock is renewed. Their aggregates are parked by then if this is their last delivery.
 func (h *handler) settle(receiving, applying context.Context, b *batch) error {
 	settlements := make([]settlement, b.len())
 	for i, r := range b.results {
@@ -90,6 +95,15 @@ func (h *handler) settle(receiving, applying context.Context, b *batch) error {
 	if !slices.ContainsFunc(settlements, func(s settlement) bool { return s.action != leave }) {
 		return nil
 	}
+	if longest := b.pause; longest > 0 {
+		b.pause = 0
+		wait := longest/2 + rand.N(longest/2)
+		h.opts.Logger.Warn("messages are delivered again and again, because their session's lock was lost each time: waiting before they are settled",
+			telemetry.KeySession, h.session.ID(), telemetry.KeyDelivery, b.deliveries, telemetry.KeyWait, wait.Milliseconds())
+		if err := h.session.Yield(receiving, b.bytes(), func(bool) { _ = retry.Sleep(receiving, wait) }); err != nil {
+			return fmt.Errorf("stop with messages in hand: %w", err)
+		}
+	}
 	sent, err := h.repack(applying, b, settlements)
 	if err != nil {
 		return err
@@ -97,8 +111,7 @@ func (h *handler) settle(receiving, applying context.Context, b *batch) error {
 	start, span := time.Now(), b.spans.settling(applying)
 	h.session.Settle(func() error {
 		err := sendSettlements(receiving, h.session.Settler(), h.opts.SettleTimeout, sent)
-		endSpan(span, err)
-		h.metrics.settled(settlements, time.Since(start), err)
+		h.observeSettled(settlements, span, time.Since(start), err)
 		return err
 	})
 	if !slices.ContainsFunc(sent, func(s settlement) bool { return s.action != complete }) {

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -51,4 +52,11 @@ func TestSettlementShortensDescriptions(t *testing.T) {
 	}
 	short := strings.Repeat("x", maxDescription)
 	require.Equal(t, short, settlementOf(apply.Result{Kind: apply.Poison, Recorded: true, Description: short}).description)
+}
+
+// What takes locks away is outlasted by the deliveries that are left.
+func TestRedeliveriesWaitLongerEachTime(t *testing.T) {
+	for n, want := range map[uint32]time.Duration{3: 0, 4: 500 * time.Millisecond, 6: 2 * time.Second, 9: 16 * time.Second, 100: 30 * time.Second} {
+		require.Equal(t, want, redeliveryPause(n))
+	}
 }

@@ -59,11 +59,6 @@ type step struct {
 	change int       // fetch: whose body
 	until  time.Time // deferRest: when a change is to be tried again
 
-	// pause is how long to wait before the changes are written; at the last delivery of a message,
-	// before the messages are settled: then its aggregate is parked first.
-	pause     time.Duration
-	parkFirst bool
-
 	available   bool  // the attempt has shown that the database is available
 	unavailable error // it has shown that the database is not
 	away        error // the projection's program cannot be asked

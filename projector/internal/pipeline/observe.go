@@ -13,6 +13,75 @@ import (
 	"github.com/sluice-cdc/sluice/shared/tracing"
 )
 
+// What the metrics and the traces show of a batch: what was received, what each attempt decided,
+// and what was settled.
+
+// observeReceived counts the messages of a batch, which were requested at called, and begins its
+// spans.
+func (h *handler) observeReceived(ctx context.Context, called time.Time, messages []*azservicebus.ReceivedMessage, b *batch) {
+	h.metrics.batchSize.Observe(float64(len(messages)))
+	for _, message := range messages {
+		if message.DeliveryCount > 1 {
+			h.metrics.redelivered.Add(1)
+			h.metrics.redeliveries.Inc()
+		}
+	}
+	b.spans = follow(ctx, h.opts.Tracer, h.opts.Entity.String(), called, b)
+}
+
+// observeApplied counts what an attempt has decided, and ends its span and those of the events that
+// it has decided.
+func (h *handler) observeApplied(b *batch, span trace.Span, took time.Duration, a attempt) {
+	endSpan(span, a.err)
+	b.endSpans()
+	m := h.metrics
+	m.projectionsHanging.Set(float64(h.opts.Applier.Hanging()))
+	if a.err == nil {
+		m.applySeconds.Observe(took.Seconds())
+	}
+	if a.err != nil || len(a.failures) > 0 {
+		m.applyFailures.Inc()
+	}
+	now := time.Now()
+	for i, r := range b.results {
+		switch r.Kind {
+		case apply.Applied:
+			m.events.Add(1)
+			m.appliedTotal.Inc()
+			if made := b.changes[i].Time; !made.IsZero() {
+				lag := max(now.Sub(made), 0)
+				m.latency.Observe(lag.Seconds())
+				m.lag.Store(lag.Milliseconds())
+			}
+		case apply.Duplicate:
+			m.duplicates.Add(1)
+			m.duplicatesTotal.Inc()
+		case apply.Poison:
+			select {
+			case m.newlyParked <- struct{}{}:
+			default:
+			}
+		case apply.Pending, apply.Parked, apply.Gap:
+		}
+	}
+}
+
+// observeSettled counts what was settled, and ends the span of it.
+func (h *handler) observeSettled(settlements []settlement, span trace.Span, took time.Duration, err error) {
+	endSpan(span, err)
+	h.metrics.settleSeconds.Observe(took.Seconds())
+	if err != nil {
+		h.metrics.settleFailures.Inc()
+		return
+	}
+	for _, s := range settlements {
+		if s.action == deadLetter {
+			h.metrics.dead.Add(1)
+			h.metrics.deadLettered.WithLabelValues(s.reason).Inc()
+		}
+	}
+}
+
 // spans continues the traces of a batch's events where the producer's spans ended: one span for
 // each event, from its receipt until it is decided, and one for each step of the batch (receive,
 // apply, settle). Those are in the trace of the first event that has one, and linked to the others.
