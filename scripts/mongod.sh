@@ -3,7 +3,7 @@
 # embedded ones. The parts, all but the last three unless some are named:
 #
 #   embedded    the embedded MongoDB's own tests, and what the projections' operators do
-#   services    both services over TCP: e2e/live, what of e2e/pipeline is in real time, and a run that follows a collection
+#   services    both services over TCP: e2e/live, e2e/sockets, and a run that follows a collection
 #   history     a stream whose history is lost, on a server with an oplog of 16 MB
 #   clients     other languages' drivers, if they can be installed
 #   pipeline    the whole pipeline with each projection, while producers and projectors are killed; and, from 5.0 on, a stream that
@@ -92,11 +92,11 @@ if part embedded; then
 fi
 if part services; then
   tests ./tests/e2e/live
-  tests ./tests/e2e/pipeline
+  tests ./tests/e2e/sockets
   tests ./tests/cmd/local -run 'TestLocal/follows|TestLocal/ends_in_order|TestLocal/ends_with_the_producers'
 fi
 if part history; then
-  oplog=16 tests ./tests/e2e/pipeline -run OverSocketsWhoseHistoryIsLost
+  oplog=16 tests ./tests/e2e/sockets -run OverSocketsWhoseHistoryIsLost
 fi
 if part clients; then
   tests/emulator/scripts/clients.sh

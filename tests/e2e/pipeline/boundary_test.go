@@ -1,3 +1,5 @@
+// Package pipeline_test tests the promises of both services together, in virtual time: builds,
+// snapshots and repairs, packs, large events (claim check), several streams and regions.
 package pipeline_test
 
 import (

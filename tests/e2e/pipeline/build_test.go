@@ -149,21 +149,10 @@ func seeded(w *world.World) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// createIndex creates an index of fields of the events.
-func createIndex(t *testing.T, events *driver.Collection, fields ...string) {
-	t.Helper()
-	keys := bson.D{}
-	for _, field := range fields {
-		keys = append(keys, bson.E{Key: field, Value: 1})
-	}
-	_, err := events.Indexes().CreateOne(t.Context(), driver.IndexModel{Keys: keys})
-	require.NoError(t, err)
-}
-
 // indexed creates the index by which a build reads an event store.
 func indexed(w *world.World) {
 	w.Helper()
-	createIndex(w.T, w.Events, "aggregateId", "version")
+	world.CreateIndex(w.T, w.Events, "aggregateId", "version")
 }
 
 // subscribe adds a subscription with sessions to the topic.

@@ -1,7 +1,6 @@
 package pipeline_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"testing"
@@ -34,7 +33,7 @@ func slowSnapshot(c *producer.Config, o *producer.Options) {
 // indexedForSnapshots creates the index by which a snapshot reads an event store.
 func indexedForSnapshots(w *world.World) {
 	w.Helper()
-	createIndex(w.T, w.Events, "aggregateId", "version", "_id")
+	world.CreateIndex(w.T, w.Events, "aggregateId", "version", "_id")
 }
 
 // counting are projections that count the events of each aggregate, and their collections.
@@ -76,27 +75,9 @@ func TestG3ASnapshotBesideWritersHasEachEventOnce(t *testing.T) {
 // eventsIn returns how many events each aggregate has in a collection of the read model.
 func eventsIn(w *world.World, collection string) map[string]int {
 	w.Helper()
-	found, err := countedIn(w.Context(), w.Client.Database(world.ReadModel).Collection(collection))
+	found, err := world.CountedIn(w.Context(), w.Client.Database(world.ReadModel).Collection(collection))
 	require.NoError(w, err)
 	return found
-}
-
-// countedIn returns the field events of each document of a collection.
-func countedIn(ctx context.Context, collection *driver.Collection) (map[string]int, error) {
-	cursor, err := collection.Find(ctx, bson.D{})
-	if err != nil {
-		return nil, err
-	}
-	var all []struct {
-		ID     string `bson:"_id"`
-		Events int    `bson:"events"`
-	}
-	err = cursor.All(ctx, &all)
-	found := map[string]int{}
-	for _, one := range all {
-		found[one.ID] = one.Events
-	}
-	return found, err
 }
 
 // loseHistory makes the source, whose oplog holds 500 entries, forget everything that was written

@@ -26,6 +26,6 @@
 // operator.go their commands; source.go commits events and judge.go checks the result; recorder.go
 // keeps the logs.
 //
-// Not here: the services over TCP and in real time (tests/e2e/pipeline runs them on the stack,
-// tests/e2e/live as processes).
+// Not here: the services over TCP and in real time (tests/e2e/sockets runs them on the stack,
+// tests/e2e/live under faults).
 package world

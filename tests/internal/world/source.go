@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"slices"
+	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -53,6 +54,17 @@ func (w *World) InsertMany(n, aggregates int) {
 		_, err := w.Events.InsertMany(w.Context(), command)
 		require.NoError(w, err)
 	}
+}
+
+// CreateIndex creates an index of fields of the events.
+func CreateIndex(t *testing.T, events *driver.Collection, fields ...string) {
+	t.Helper()
+	keys := bson.D{}
+	for _, field := range fields {
+		keys = append(keys, bson.E{Key: field, Value: 1})
+	}
+	_, err := events.Indexes().CreateOne(t.Context(), driver.IndexModel{Keys: keys})
+	require.NoError(t, err)
 }
 
 // Total returns the number of events inserted.

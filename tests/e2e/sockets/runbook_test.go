@@ -1,4 +1,4 @@
-package pipeline_test
+package sockets_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/page"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
 // took matches what differs between the outputs of two runs.
@@ -83,7 +84,7 @@ func (p *procedure) refused() bool {
 func TestG3TheProcedureForAFullCollectionIsFollowed(t *testing.T) {
 	p := procedureOf(t, "## The first read model of a full collection")
 	p.commit(aggregates*each, aggregates)
-	createIndex(t, p.events, "aggregateId", "version") // 1
+	world.CreateIndex(t, p.events, "aggregateId", "version") // 1
 	p.lead()
 	if p.refused() { // 2: the stack has the subscription
 		return
@@ -101,7 +102,7 @@ func TestG3TheProcedureForAFullCollectionIsFollowed(t *testing.T) {
 // version.
 func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
 	p := procedureOf(t, "## A new version of a projection")
-	createIndex(t, p.events, "aggregateId", "version")
+	world.CreateIndex(t, p.events, "aggregateId", "version")
 	p.lead()
 	stopOld := p.project()
 	p.commit(aggregates*each, aggregates)

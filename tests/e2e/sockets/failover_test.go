@@ -1,7 +1,7 @@
-// Package pipeline_test tests the promises of both services together: large events (claim check)
-// and several streams in virtual time; failover, traces, metrics and signing in over TCP, on the
-// stack that a user runs.
-package pipeline_test
+// Package sockets_test tests the promises of both services together over TCP and in real time, on
+// the stack that a user runs, and with a real MongoDB if one is configured: failover on every blob
+// store, the procedures of the pages, traces, metrics and signing in.
+package sockets_test
 
 import (
 	"net/http"
@@ -18,8 +18,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// The tests of this file run over sockets and in real time. The times of leadership are as short as
-// the configuration allows.
+// The times of leadership are as short as the configuration allows.
 
 // onEveryBlobStore runs a test once against the embedded blob server and once against Azurite,
 // which needs real time.

@@ -1,4 +1,4 @@
-package pipeline_test
+package sockets_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
 // readsThePast reports whether the server can read as of a moment.
@@ -27,7 +28,7 @@ func (s *realStack) readsThePast() bool {
 func TestG3ARepairOverSockets(t *testing.T) {
 	s := newRealStack(t, false)
 	producing, projecting := s.configured(s.settings())
-	createIndex(t, s.events, "aggregateId", "version")
+	world.CreateIndex(t, s.events, "aggregateId", "version")
 	s.run(producing, producer.Options{}, projecting, projector.Options{})
 	s.leads("a")
 	s.commit(5, 1)
@@ -41,7 +42,7 @@ func TestG3ARepairOverSockets(t *testing.T) {
 	if !s.readsThePast() {
 		require.Equal(t, 1, code)
 		require.Contains(t, out.String(), "which cannot read outside of a transaction as of a cluster time: a build needs 5.0 or later")
-		unchanged, err := countedIn(t.Context(), timelines)
+		unchanged, err := world.CountedIn(t.Context(), timelines)
 		require.NoError(t, err)
 		require.Equal(t, map[string]int{"a00": 99}, unchanged)
 		return
@@ -65,7 +66,7 @@ func newRealSnapshots(t *testing.T) *realStack {
 	if !s.readsThePast() {
 		t.Skip("this MongoDB cannot read outside of a transaction as of a cluster time")
 	}
-	createIndex(t, s.events, "aggregateId", "version", "_id")
+	world.CreateIndex(t, s.events, "aggregateId", "version", "_id")
 	s.project()
 	return s
 }

@@ -1,4 +1,4 @@
-package pipeline_test
+package sockets_test
 
 import (
 	"context"
@@ -270,7 +270,12 @@ func (s *realStack) commit(n, aggregates int) {
 	for i := range documents {
 		aggregate := fmt.Sprintf("a%02d", i%aggregates)
 		s.versions[aggregate]++
-		documents[i] = anEvent(aggregate, s.versions[aggregate])
+		documents[i] = bson.D{
+			{Key: "aggregateId", Value: aggregate},
+			{Key: "version", Value: s.versions[aggregate]},
+			{Key: "type", Value: "Counted"},
+			{Key: "occurredAt", Value: fmt.Sprint(aggregate, "@", s.versions[aggregate])},
+		}
 	}
 	for command := range slices.Chunk(documents, 500) {
 		_, err := s.events.InsertMany(s.Context(), command)
@@ -280,7 +285,7 @@ func (s *realStack) commit(n, aggregates int) {
 
 // holds reports whether a collection of the read model has each event once.
 func (s *realStack) holds(collection string) bool {
-	counted, err := countedIn(s.Context(), s.model.Collection(collection))
+	counted, err := world.CountedIn(s.Context(), s.model.Collection(collection))
 	return err == nil && maps.Equal(counted, s.versions)
 }
 

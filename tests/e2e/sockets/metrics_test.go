@@ -1,4 +1,4 @@
-package pipeline_test
+package sockets_test
 
 import (
 	"bytes"
