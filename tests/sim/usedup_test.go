@@ -37,7 +37,7 @@ func (w *world) kindOf(kind string, version int64) string {
 	return fmt.Sprintf("%s-%d", kind, version)
 }
 
-// usedUp makes one of the faults that use up deliveries or times to live.
+// usedUp injects a fault that uses up the deliveries or the time to live of a message.
 func (w *world) usedUp(step plan.Step) {
 	kind := fine
 	switch step.Kind {

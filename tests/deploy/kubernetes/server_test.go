@@ -100,8 +100,8 @@ func TestRealAPIServerAcceptsEveryInstallation(t *testing.T) {
 	require.Contains(t, response, "field not declared in schema")
 }
 
-// definitions returns those of KEDA, out of its module, and of the ServiceMonitor, whose module has
-// none: an object of any content.
+// definitions returns the definitions of the custom resources: KEDA's are in its module. The one of
+// ServiceMonitor is in none, so it is defined here as an object of any content.
 func definitions(t *testing.T) [][]byte {
 	t.Helper()
 	found := [][]byte{[]byte(`apiVersion: apiextensions.k8s.io/v1

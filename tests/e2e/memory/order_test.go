@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-// A snapshot compares ids itself with those that it has reached: in the order in which the server
-// returns them.
+// A snapshot compares the id of a change with the last id that it has read. Its order is the one in
+// which the server returns ids.
 func TestIDsAreComparedAsTheServerDoes(t *testing.T) {
 	collection := emptyDatabase(t, mongoClient(t)).Collection("ids")
 	seed := rand.Uint64()

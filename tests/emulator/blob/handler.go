@@ -107,7 +107,7 @@ var foreign = map[route]string{
 	{"blob", "POST", "query"}:                  "Query Blob Contents",
 }
 
-// account is the operation that is chosen by restype=account, on any level.
+// account is the operation that restype=account selects, for the account, a container or a blob.
 const account = "Get Account Information"
 
 // copying are the operations that a header turns Put Blob and Put Block into.

@@ -208,7 +208,8 @@ func (p *positions) last(doc, filter bson.D) (at int, found bool) {
 	return at, found
 }
 
-// element is where a condition holds in the first array on its path.
+// element returns the index of the item for which a condition holds, in the first array on its path
+// that has one.
 func (p *positions) element(doc bson.D, e bson.E) (int, bool) {
 	leaves, err := compileField(e.Value, p.env)
 	if err != nil || slices.ContainsFunc(leaves, func(l leaf) bool { return l.negate || l.none != nil }) {
