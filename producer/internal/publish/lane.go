@@ -176,7 +176,7 @@ func (l *lane) send(ctx context.Context, b loadedBatch) (latency time.Duration, 
 		attempt := time.Now()
 		err := l.attempt(ctx, b, l.publisher.broker.Send)
 		latency = time.Since(attempt)
-		if errors.Is(err, broker.ErrRefused) {
+		if err == nil || errors.Is(err, broker.ErrRefused) {
 			return err
 		}
 		if history.record(err, l.publisher.acknowledgements.Load(), time.Now()); history.shouldIsolate(l.publisher.acknowledgements.Load()) {

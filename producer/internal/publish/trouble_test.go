@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,4 +60,25 @@ func TestG1AnUnsendableEventCutsOffNothingBeforeIt(t *testing.T) {
 			require.InDelta(t, 1, testutil.ToFloat64(p.metrics.refusals), 0)
 		})
 	}
+}
+
+// A batch that is acknowledged after many failures is not suspect because another one was
+// acknowledged before it: it is not sent again.
+func TestABatchThatIsAcknowledgedAtLastIsNotSentAgain(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		var accepted atomic.Int64
+		bus := &memoryBroker{capacity: 10, before: func(context.Context, []string) outcome {
+			if time.Since(begun) < 20*time.Second {
+				return silent
+			}
+			accepted.Add(1)
+			return stored
+		}}
+		const sessions = 4
+		p := start(testConfig(), bus, openFence{})
+		publishInTurn(t, p, sessions, sessions)
+		finish(t, p, run(t.Context(), p), sessions)
+		require.EqualValues(t, sessions, accepted.Load())
+	})
 }
