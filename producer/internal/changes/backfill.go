@@ -77,7 +77,7 @@ func (c *cursor) publishesRows() bool { return c.backfilling() && !c.at.Backfill
 // startBackfill returns the state of a new snapshot, of the named aggregates or of all documents.
 func (c *cursor) startBackfill(ctx context.Context, mode checkpoint.BackfillMode, aggregates []string) (*checkpoint.Backfill, error) {
 	var estimate int64
-	err := c.timeout.request(ctx, c.timeout.limit, func(ctx context.Context) (err error) {
+	err := c.request(ctx, func(ctx context.Context) (err error) {
 		if err = c.backfill.check(ctx); err == nil {
 			estimate, err = c.backfill.count(ctx, aggregates)
 		}
@@ -173,7 +173,7 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 		return false, nil
 	}
 	if c.backfill.first.IsZero() {
-		err := c.timeout.request(ctx, c.timeout.limit, func(ctx context.Context) (err error) {
+		err := c.request(ctx, func(ctx context.Context) (err error) {
 			c.backfill.first, err = mongodb.ConfirmedTime(ctx, c.reader.collection)
 			return err
 		})
@@ -207,15 +207,13 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 		c.backfill.notBefore = time.Now().Add(time.Second)
 		return false, nil
 	case len(documents) == 0:
-		done, after := *state, c.at
+		done := *state
 		done.Done = true
-		after.Backfill = &done
 		// From here on every change is published. A successor that did not know it would leave out
 		// later changes of a document of which changes have been published.
-		if err := c.sink.Begin(ctx, after); err != nil {
-			return false, &permanentError{err}
+		if err := c.setBackfill(ctx, &done); err != nil {
+			return false, err
 		}
-		c.at = after
 		c.reader.config.Metrics.backfill(&done)
 		c.reader.log.Info("the snapshot is complete", telemetry.KeyCount, done.Rows)
 		return false, errSnapshotChanged
@@ -225,22 +223,27 @@ func (c *cursor) readChunk(ctx context.Context, next bson.Timestamp) (read bool,
 	if t, n, ok := envelope.ParseBoundary(c.at.Position); ok && t.Equal(at) {
 		planned.Chunk.Base = n + 1
 	}
-	after := c.at
-	after.Backfill = &planned
-	if err := c.sink.Begin(ctx, after); err != nil {
-		return false, &permanentError{err}
+	if err := c.setBackfill(ctx, &planned); err != nil {
+		return false, err
 	}
-	c.at = after
 	if rate > 0 {
 		c.backfill.notBefore = began.Add(time.Duration(len(documents)) * time.Second / time.Duration(rate))
 	}
 	return true, c.publishChunk(ctx, documents)
 }
 
+// setBackfill records another state of the snapshot in the checkpoint. The error is a
+// permanentError.
+func (c *cursor) setBackfill(ctx context.Context, state *checkpoint.Backfill) error {
+	after := c.at
+	after.Backfill = state
+	return c.pass(ctx, after, c.sink.Begin)
+}
+
 // readDocuments reads the documents behind the snapshot's cursor, like the stream with a bound on
 // the wait for the server.
 func (c *cursor) readDocuments(ctx context.Context, at bson.Timestamp, limit int) (documents []row, lag time.Duration, err error) {
-	err = c.timeout.request(ctx, c.timeout.limit, func(ctx context.Context) (err error) {
+	err = c.request(ctx, func(ctx context.Context) (err error) {
 		documents, lag, err = c.backfill.read(ctx, c.at.Backfill, at, limit)
 		return err
 	})

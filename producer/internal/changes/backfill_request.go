@@ -52,12 +52,9 @@ func (c *cursor) handleRequest(ctx context.Context) error {
 		c.reader.config.Requests.Answer(r, nil)
 		return nil
 	}
-	after := c.at
-	after.Backfill = state
-	if err := c.sink.Begin(ctx, after); err != nil {
-		return &permanentError{err}
+	if err := c.setBackfill(ctx, state); err != nil {
+		return err
 	}
-	c.at = after
 	c.reader.config.Metrics.backfill(state)
 	c.reader.config.Requests.Answer(r, nil)
 	c.reader.log.Info("an operator's request for the snapshot is carried out", telemetry.KeyReason, string(r.Command), telemetry.KeyCount, state.Rows)

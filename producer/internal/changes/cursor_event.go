@@ -30,21 +30,18 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	operation, _ := event.Lookup("operationType").StringValueOK()
 	whole, last := identity, envelope.TokenText(token)
 	identity, position, err := c.numbering.next(c.at, whole, operation)
-	if after.Position = position; err == nil && last != whole { // it came in fragments
-		_, after.Position, err = c.numbering.next(c.at, last, operation)
+	end := position
+	if err == nil && last != whole { // it came in fragments
+		_, end, err = c.numbering.next(c.at, last, operation)
 	}
 	if err != nil {
 		return false, &permanentError{err}
 	}
-	if Counted(after.Position) {
-		after.Settings = c.numbering.settings
-	}
-	after.Translated = Translated(after.Position, last)
 	if t, i, ok := event.Lookup("clusterTime").TimestampOK(); ok {
 		after.ClusterTime = bson.Timestamp{T: t, I: i}
 	}
-	if err := c.markTranslated(ctx, after); err != nil {
-		return false, &permanentError{err}
+	if err := c.place(ctx, &after, last, end); err != nil {
+		return false, err
 	}
 	switch c.reader.config.Mapping.kind(operation) {
 	case change:

@@ -50,7 +50,7 @@ func (c *cursor) idleAt(ctx context.Context, token bson.Raw, to func(context.Con
 		return &permanentError{err}
 	}
 	after := c.at
-	after.ResumeToken, after.Position, after.AfterInvalidate = bytes.Clone(token), position, false
+	after.ResumeToken, after.AfterInvalidate = bytes.Clone(token), false
 	if after.Backfill = c.carry(); after.Backfill != nil && after.Backfill.Form == "" {
 		if Counted(position) {
 			return &permanentError{fmt.Errorf("%w: positions are counted on this deployment, and no position stands for a moment of the source", ErrSnapshotRefused)}
@@ -59,13 +59,15 @@ func (c *cursor) idleAt(ctx context.Context, token bson.Raw, to func(context.Con
 		state.Form = envelope.TokenForm(position)
 		after.Backfill = &state
 	}
-	after.Translated = Translated(position, envelope.TokenText(token))
-	if Counted(position) {
-		after.Settings = c.numbering.settings
+	if err := c.place(ctx, &after, envelope.TokenText(token), position); err != nil {
+		return err
 	}
-	if err := c.markTranslated(ctx, after); err != nil {
-		return &permanentError{err}
-	}
+	return c.pass(ctx, after, to)
+}
+
+// pass passes progress that needs nothing to be published to a method of the sink. The error is a
+// permanentError.
+func (c *cursor) pass(ctx context.Context, after checkpoint.Progress, to func(context.Context, checkpoint.Progress) error) error {
 	if err := to(ctx, after); err != nil {
 		return &permanentError{err}
 	}
@@ -73,10 +75,15 @@ func (c *cursor) idleAt(ctx context.Context, token bson.Raw, to func(context.Con
 	return nil
 }
 
-// markTranslated records in the checkpoint that positions have another version than tokens, before
-// the first such position is used: an earlier release that takes tokens for positions must not lead
-// from then on.
-func (c *cursor) markTranslated(ctx context.Context, after checkpoint.Progress) error {
+// place gives progress its position; token is the text of its token. It records in the checkpoint
+// that positions have another version than tokens, before the first such position is used: an
+// earlier release that takes tokens for positions must not lead from then on. The error is a
+// permanentError.
+func (c *cursor) place(ctx context.Context, after *checkpoint.Progress, token, position string) error {
+	after.Position, after.Translated = position, Translated(position, token)
+	if Counted(position) {
+		after.Settings = c.numbering.settings
+	}
 	if !after.Translated || c.at.Translated {
 		return nil
 	}
@@ -84,9 +91,5 @@ func (c *cursor) markTranslated(ctx context.Context, after checkpoint.Progress) 
 		telemetry.KeyPosition, after.Position)
 	marked := c.at
 	marked.Translated = true
-	if err := c.sink.Begin(ctx, marked); err != nil {
-		return err
-	}
-	c.at = marked
-	return nil
+	return c.pass(ctx, marked, c.sink.Begin)
 }
