@@ -105,7 +105,9 @@ func TestAReplicaLeavesAFreeStreamToOthersTheMoreItLeads(t *testing.T) {
 // able is a replica of a stream that has reached all that it takes to lead.
 func able(t *testing.T) *replica {
 	t.Helper()
-	s := &replica{election: leader.New(leader.Config{TakeoverAfter: time.Hour, HeartbeatInterval: time.Second, StandbyPoll: time.Second}, leased{}, nil, slog.New(slog.DiscardHandler))}
+	s := &replica{election: leader.New(leader.Config{
+		TakeoverAfter: time.Hour, HeartbeatInterval: time.Second, StandbyPoll: time.Second, Yield: func() time.Duration { return 0 },
+	}, leased{}, nil, slog.New(slog.DiscardHandler))}
 	s.dependencies.mongo.Store(true)
 	s.dependencies.serviceBus.Store(true)
 	require.ErrorContains(t, s.missingDependencies(), "storage has not been reached yet")

@@ -32,7 +32,7 @@ var errSnapshotChanged = errors.New("the snapshot has changed")
 // checkpoint before the request is answered; a successor that finds the request again finds nothing
 // to do. Errors: errSnapshotChanged, or an error after which the request is tried again.
 func (c *cursor) handleRequest(ctx context.Context) error {
-	if c.reader.config.Requests == nil || len(c.at.ResumeToken) == 0 {
+	if len(c.at.ResumeToken) == 0 {
 		return nil // a stream begins before it is changed
 	}
 	r := c.reader.config.Requests.Waiting()

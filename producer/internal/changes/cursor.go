@@ -132,8 +132,8 @@ func (c *cursor) follow(ctx context.Context) error {
 			c.state.first = false
 			took := time.Since(began)
 			c.reader.firstAnswer.Store(int64(took))
-			c.reader.config.ResumeTimeout.learn(took)
-			c.reader.config.Metrics.answered(took)
+			c.reader.config.ResumeTimeout.setTwice(took)
+			c.reader.config.Metrics.first.Observe(took.Seconds())
 		}
 		if !c.confirmed && stream.ID() != opened {
 			return errResumed
@@ -268,7 +268,7 @@ func (c *cursor) request(ctx context.Context, request func(ctx context.Context) 
 	ping, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if r.collection.Database().Client().Ping(ping, nil) == nil {
-		r.config.ResumeTimeout.grow(limit)
+		r.config.ResumeTimeout.setTwice(limit)
 		r.log.Warn("MongoDB answers other requests but not the resumed change stream: it may be scanning many writes to other "+
 			"collections; the next attempt gets twice the time", telemetry.KeyWait, limit.Milliseconds(), telemetry.KeyPosition, c.at.Position)
 	}

@@ -46,7 +46,7 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	switch c.reader.config.Mapping.kind(operation) {
 	case change:
 		if !c.covered(event, operation) {
-			c.reader.config.Metrics.suppressed()
+			c.reader.config.Metrics.left.Inc()
 			err = c.sink.Idle(ctx, after)
 			break
 		}
@@ -83,7 +83,7 @@ func (c *cursor) endOfCollection(event bson.Raw, operation, position string) err
 			telemetry.KeyReason, operation, telemetry.KeyPosition, position)
 		return nil
 	}
-	r.config.Metrics.replacedCollection()
+	r.config.Metrics.replaced.Inc()
 	name, ok := event.Lookup("ns", "coll").StringValueOK()
 	if !ok {
 		name = "another collection"

@@ -2,7 +2,6 @@ package changes
 
 import (
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -11,8 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 )
 
-// Metrics counts what happens to a process's change streams, over all its terms. The methods of a
-// nil Metrics do nothing.
+// Metrics counts what happens to a process's change streams, over all its terms.
 type Metrics struct {
 	reopenings  *prometheus.CounterVec
 	replaced    prometheus.Counter
@@ -106,41 +104,8 @@ func causeOf(err error) string {
 	return causeNetwork
 }
 
-func (m *Metrics) reopened(err error) {
-	if m != nil {
-		m.reopenings.WithLabelValues(causeOf(err)).Inc()
-	}
-}
-
-func (m *Metrics) replacedCollection() {
-	if m != nil {
-		m.replaced.Inc()
-	}
-}
-
-func (m *Metrics) answered(after time.Duration) {
-	if m != nil {
-		m.first.Observe(after.Seconds())
-	}
-}
-
-func (m *Metrics) unreadVersion() {
-	if m != nil {
-		m.unread.Inc()
-	}
-}
-
-func (m *Metrics) conflictingAggregate() {
-	if m != nil {
-		m.conflicting.Inc()
-	}
-}
-
 // backfill shows how far a snapshot has come; b is nil without one.
 func (m *Metrics) backfill(b *checkpoint.Backfill) {
-	if m == nil {
-		return
-	}
 	m.snapshotted.Set(0)
 	if b == nil {
 		return
@@ -150,10 +115,4 @@ func (m *Metrics) backfill(b *checkpoint.Backfill) {
 	}
 	m.rows.Set(float64(b.Rows))
 	m.estimate.Set(float64(b.Estimate))
-}
-
-func (m *Metrics) suppressed() {
-	if m != nil {
-		m.left.Inc()
-	}
 }

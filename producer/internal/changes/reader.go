@@ -69,13 +69,11 @@ type Config struct {
 	ContinueWhenReplaced bool
 	// Backfill configures snapshots.
 	Backfill Backfill
-	// Requests holds what an operator requests of a snapshot; nil: nothing.
+	// Requests holds what an operator requests of a snapshot.
 	Requests Requests
-	// ResumeTimeout is the process's timeout for the first responses of resumed streams; nil uses
-	// the normal one.
+	// ResumeTimeout is the process's timeout for the first responses of resumed streams.
 	ResumeTimeout *ResumeTimeout
-	// Metrics counts; nil counts nothing.
-	Metrics *Metrics
+	Metrics       *Metrics
 	// GiveUpAfter is how long Run continues without a response before it returns [ErrSilent], and
 	// with nothing but errors before it returns [ErrFailing]; 0 means forever.
 	GiveUpAfter time.Duration
@@ -218,7 +216,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 					telemetry.KeyAttempt, backoff.Attempts()+1, telemetry.KeyPosition, c.at.Position)
 			}
 		}
-		r.config.Metrics.reopened(err)
+		r.config.Metrics.reopenings.WithLabelValues(causeOf(err)).Inc()
 		if backoff.Wait(ctx) != nil {
 			return nil
 		}

@@ -40,32 +40,18 @@ func newResponseTimeout(giveUpAfter time.Duration) responseTimeout {
 // writes to other collections (about 23 s for ten million entries), and starts over with each
 // request: with a constant timeout the response might never arrive. So the timeout doubles whenever
 // that response is missing although the server answers otherwise, and falls to twice what the last
-// such response took. It outlives the terms of a process. The zero value is ready to use; nil never
-// grows.
+// such response took. It outlives the terms of a process. The zero value is ready to use.
 type ResumeTimeout struct{ nanoseconds atomic.Int64 }
 
 // maxResumeTimeout limits it, so that a request that hangs on the server is repeated some day. In
 // that time a server scans six billion entries.
 const maxResumeTimeout = 4 * time.Hour
 
-func (p *ResumeTimeout) current() time.Duration {
-	if p == nil {
-		return 0
-	}
-	return time.Duration(p.nanoseconds.Load())
-}
+func (p *ResumeTimeout) current() time.Duration { return time.Duration(p.nanoseconds.Load()) }
 
-func (p *ResumeTimeout) grow(limit time.Duration) {
-	if p != nil {
-		p.nanoseconds.Store(int64(min(2*limit, maxResumeTimeout)))
-	}
-}
-
-// learn records how long a first response took.
-func (p *ResumeTimeout) learn(took time.Duration) {
-	if p != nil {
-		p.nanoseconds.Store(int64(min(2*took, maxResumeTimeout)))
-	}
+// setTwice sets it to twice what a first response took, or may take at least.
+func (p *ResumeTimeout) setTwice(d time.Duration) {
+	p.nanoseconds.Store(int64(min(2*d, maxResumeTimeout)))
 }
 
 // request makes a request that times out after limit.

@@ -48,7 +48,7 @@ func (t *TypeWatcher) Version(v bson.RawValue, c envelope.Change, path string) {
 	if t == nil || isNumberOrAbsent(v) {
 		return
 	}
-	t.metrics.unreadVersion()
+	t.metrics.unread.Inc()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.versionReported {
@@ -71,7 +71,7 @@ func (t *TypeWatcher) Aggregate(v bson.RawValue, c envelope.Change, path string)
 	if other == "" {
 		return
 	}
-	t.metrics.conflictingAggregate()
+	t.metrics.conflicting.Inc()
 	if t.reportedKinds[kind] {
 		return
 	}

@@ -106,7 +106,7 @@ func (e *Election) beat(
 		case errors.Is(err, ErrLost), errors.Is(err, ErrTooLarge):
 			return false, err
 		case err != nil:
-			e.config.Metrics.heartbeatFailed()
+			e.config.Metrics.failures.Inc()
 			storage.Report(err, telemetry.KeyEpoch, term.Epoch, telemetry.KeyWait, time.Until(term.Deadline()).Milliseconds())
 			// Retried until the fence, sooner than at the next heartbeat: storage may recover a
 			// moment before it.
@@ -146,7 +146,7 @@ func (e *Election) write(ctx context.Context, term *Term) error {
 		return err
 	}
 	if fence := term.Deadline(); !fence.IsZero() {
-		e.config.Metrics.heartbeat(time.Until(fence))
+		e.config.Metrics.margin.Observe(max(time.Until(fence), 0).Seconds())
 	}
 	term.extend(start.Add(e.config.FenceAfter))
 	e.observe(State{

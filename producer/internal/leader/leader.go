@@ -101,14 +101,13 @@ type Config struct {
 	StopTimeout       time.Duration // for the work to finish what is in progress at a stop
 	Store             string        // the checkpoint store's name in the log
 	AwaitCheckpoint   bool          // never create a checkpoint; wait until an operator has restored it
-	// Yield returns how long to leave a stream without a leader to the other standbys; nil means
-	// not at all. It is called at each poll.
+	// Yield returns how long to leave a stream without a leader to the other standbys. It is called
+	// at each poll.
 	Yield func() time.Duration
 	// ReportLease receives the id of each lease before it is requested, and "" once it is released
 	// or lost; it may be nil.
 	ReportLease func(lease string)
-	// Metrics counts; nil counts nothing.
-	Metrics *Metrics
+	Metrics     *Metrics
 }
 
 // Work is what the leader does. It runs until it fails, until ctx ends (leadership is lost: stop at
@@ -167,7 +166,7 @@ func (e *Election) Run(ctx context.Context, work Work) error {
 		}
 		err = e.lead(ctx, term, work)
 		e.reportLease("")
-		e.config.Metrics.end(err)
+		e.config.Metrics.ended.WithLabelValues(reasonOf(err)).Inc()
 		switch {
 		case errors.Is(err, ErrLost), errors.Is(err, ErrFenced):
 			e.log.Warn("leadership ended, standing by", telemetry.KeyEpoch, term.Epoch, telemetry.KeyError, err)

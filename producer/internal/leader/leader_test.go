@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
@@ -20,6 +21,7 @@ func testConfig(instance string) Config {
 		Stream: "shop.events", Instance: instance, LeaseDuration: 15 * time.Second, RenewInterval: 5 * time.Second,
 		HeartbeatInterval: time.Second, FenceAfter: 4 * time.Second, TakeoverAfter: 6 * time.Second,
 		StandbyPoll: time.Second, StopTimeout: 10 * time.Second, Store: "Blob storage",
+		Yield: func() time.Duration { return 0 }, Metrics: NewMetrics(prometheus.NewRegistry()),
 	}
 }
 

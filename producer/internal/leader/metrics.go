@@ -2,13 +2,12 @@ package leader
 
 import (
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics counts the leadership of a process, over all its terms. A nil value counts nothing.
+// Metrics counts the leadership of a process, over all its terms.
 type Metrics struct {
 	begun    *prometheus.CounterVec
 	ended    *prometheus.CounterVec
@@ -62,44 +61,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) began(broken bool) {
-	switch {
-	case m == nil:
-	case broken:
-		m.begun.WithLabelValues(begunBroken).Inc()
-	default:
-		m.begun.WithLabelValues(begunFree).Inc()
-	}
-}
-
-// end records how a term ended.
-func (m *Metrics) end(err error) {
-	if m == nil {
-		return
-	}
-	reason := endedError
+// reasonOf returns how a term ended whose error is err.
+func reasonOf(err error) string {
 	switch {
 	case err == nil:
-		reason = endedStop
+		return endedStop
 	case errors.Is(err, ErrLost):
-		reason = endedLost
+		return endedLost
 	case errors.Is(err, ErrFenced):
-		reason = endedFenced
+		return endedFenced
 	case errors.Is(err, ErrStepDown):
-		reason = endedStepDown
+		return endedStepDown
 	}
-	m.ended.WithLabelValues(reason).Inc()
-}
-
-func (m *Metrics) heartbeatFailed() {
-	if m != nil {
-		m.failures.Inc()
-	}
-}
-
-// heartbeat records how long before the fence a heartbeat succeeded.
-func (m *Metrics) heartbeat(left time.Duration) {
-	if m != nil {
-		m.margin.Observe(max(left, 0).Seconds())
-	}
+	return endedError
 }

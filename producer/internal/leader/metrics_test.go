@@ -16,15 +16,10 @@ import (
 func TestMetricsCountHowTermsBeginAndEnd(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m, h := &memory{}, newHistory()
-		metered := func(instance string) (Config, *Metrics) {
-			c := testConfig(instance)
-			c.Metrics = NewMetrics(prometheus.NewRegistry())
-			return c, c.Metrics
-		}
-		configA, ofA := metered("a")
+		configA, configB := testConfig("a"), testConfig("b")
+		ofA, ofB := configA.Metrics, configB.Metrics
 		a := join(t, m, h, configA)
 		<-h.begun
-		configB, ofB := metered("b")
 		b := join(t, m, h, configB)
 		time.Sleep(3500 * time.Millisecond) // virtual
 		require.Zero(t, testutil.ToFloat64(ofA.failures))

@@ -33,7 +33,7 @@ func (e *Election) standBy(ctx context.Context) (*Term, error) {
 	e.log.Info("standing by")
 	logged := false // that there is no checkpoint was logged
 	heard := storage.Hurry(ctx, nil)
-	defer func() { heard() }()
+	defer heard()
 	for {
 		term, err := e.poll(ctx, &seen)
 		heard() // the result of the first poll is logged below; before that, only that it takes long
@@ -122,10 +122,7 @@ func (e *Election) poll(ctx context.Context, seen *observation) (*Term, error) {
 		Position: snapshot.Record.Progress.Position, WrittenAt: seen.since,
 	})
 
-	var yield time.Duration
-	if e.config.Yield != nil {
-		yield = e.config.Yield()
-	}
+	yield := e.config.Yield()
 	free := seen.freeFor(snapshot.Leased, time.Now())
 	switch {
 	case !snapshot.Leased && free < yield:
@@ -140,7 +137,7 @@ func (e *Election) poll(ctx context.Context, seen *observation) (*Term, error) {
 			return nil, ignoreError(err, checkpoint.ErrChanged) // the leader is not silent after all
 		}
 	}
-	return e.acquire(ctx, snapshot, snapshot.Leased)
+	return e.acquire(ctx, snapshot)
 }
 
 // checkCompatible rejects a checkpoint that was written with settings that route or number the same
@@ -178,7 +175,7 @@ func (e *Election) create(ctx context.Context) error {
 
 // acquire acquires the free lease, or one that was just broken, and writes the next epoch: only
 // then is this instance the leader.
-func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, broken bool) (term *Term, err error) {
+func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot) (term *Term, err error) {
 	leaseID, leased := uuid.NewString(), time.Now().Add(e.config.LeaseDuration-leaseMargin)
 	e.reportLease(leaseID)
 	defer func() {
@@ -207,7 +204,11 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot, br
 		e.release(ctx, leaseID)
 		return nil, ignoreError(err, ErrLost) // another standby broke the lease in the same moment
 	}
-	e.config.Metrics.began(broken)
+	lease := begunFree
+	if snapshot.Leased {
+		lease = begunBroken
+	}
+	e.config.Metrics.begun.WithLabelValues(lease).Inc()
 	e.log.Info("leading", telemetry.KeyEpoch, began.Epoch, telemetry.KeyPosition, began.Start.Position)
 	return began, nil
 }
