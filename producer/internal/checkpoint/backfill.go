@@ -14,44 +14,44 @@ import (
 // A Backfill is never changed: progress has another one.
 type Backfill struct {
 	// ID distinguishes the rows of this snapshot from those of others.
-	ID string
+	ID string `json:"id"`
 	// Mode is why the snapshot is made.
-	Mode BackfillMode
+	Mode BackfillMode `json:"mode"`
 	// Settings is a hash of the settings that decide what the rows are and in which order they
 	// come.
-	Settings string
+	Settings string `json:"settings"`
 	// Form is the token version of the stream's positions: the position of a row has none.
-	Form string
+	Form string `json:"form,omitempty"`
 	// Cursor holds the keys of the last document that was published; empty before the first.
-	Cursor bson.Raw
+	Cursor bson.Raw `json:"-"`
 	// Repeats holds the keys up to which rows may have been published before, at another time;
 	// empty if none have.
-	Repeats bson.Raw
+	Repeats bson.Raw `json:"-"`
 	// Chunk is what is published next; nil if that is not decided.
-	Chunk *Chunk
+	Chunk *Chunk `json:"-"`
 	// Rows counts the documents read.
-	Rows int64
+	Rows int64 `json:"rows"`
 	// Estimate is how many documents the collection had when the snapshot began.
-	Estimate int64
+	Estimate int64 `json:"estimate,omitempty"`
 	// BeganAt is the wall clock of the leader that began it, for operators.
-	BeganAt time.Time
+	BeganAt time.Time `json:"beganAt"`
 	// Aggregates are the texts of the aggregates whose documents are published; empty means all.
-	Aggregates []string
+	Aggregates []string `json:"aggregates,omitempty"`
 	// Rate is how many documents per second are published; 0 means as configured.
-	Rate int
+	Rate int `json:"rate,omitempty"`
 	// Paused reports that an operator has paused the snapshot.
-	Paused bool
+	Paused bool `json:"paused,omitempty"`
 	// AcceptRepeats reports that an operator has accepted that rows are published a second time.
-	AcceptRepeats bool
+	AcceptRepeats bool `json:"acceptRepeats,omitempty"`
 	// ResumedAt is when the snapshot was last resumed, by the leader's wall clock; zero if it never
 	// was. ResumedRows is what Rows was then.
-	ResumedAt   time.Time
-	ResumedRows int64
+	ResumedAt   time.Time `json:"resumedAt,omitzero"`
+	ResumedRows int64     `json:"resumedRows,omitempty"`
 	// Lost counts how often the history was lost since a snapshot was last completed.
-	Lost int
+	Lost int `json:"lost,omitempty"`
 	// Done is set once all rows are published, or the snapshot is stopped, until the stream has a
 	// position of its own again.
-	Done bool
+	Done bool `json:"done,omitempty"`
 }
 
 // Interrupted returns the state from which a snapshot continues after the stream was moved, so that
@@ -150,25 +150,13 @@ type Chunk struct {
 	To    bson.Raw // keys of the last one
 }
 
+// wireBackfill is a Backfill as JSON: its BSON is canonical Extended JSON.
 type wireBackfill struct {
-	ID            string          `json:"id"`
-	Mode          BackfillMode    `json:"mode"`
-	Settings      string          `json:"settings"`
-	Form          string          `json:"form,omitempty"`
-	Cursor        json.RawMessage `json:"cursor,omitempty"`
-	Repeats       json.RawMessage `json:"repeats,omitempty"`
-	Chunk         *wireChunk      `json:"chunk,omitempty"`
-	Rows          int64           `json:"rows"`
-	Estimate      int64           `json:"estimate,omitempty"`
-	BeganAt       time.Time       `json:"beganAt"`
-	Aggregates    []string        `json:"aggregates,omitempty"`
-	Rate          int             `json:"rate,omitempty"`
-	Paused        bool            `json:"paused,omitempty"`
-	AcceptRepeats bool            `json:"acceptRepeats,omitempty"`
-	ResumedAt     time.Time       `json:"resumedAt,omitzero"`
-	ResumedRows   int64           `json:"resumedRows,omitempty"`
-	Lost          int             `json:"lost,omitempty"`
-	Done          bool            `json:"done,omitempty"`
+	Backfill
+
+	Cursor  json.RawMessage `json:"cursor,omitempty"`
+	Repeats json.RawMessage `json:"repeats,omitempty"`
+	Chunk   *wireChunk      `json:"chunk,omitempty"`
 }
 
 type wireChunk struct {
@@ -179,24 +167,21 @@ type wireChunk struct {
 }
 
 func (b *Backfill) wire() (*wireBackfill, error) {
-	w := &wireBackfill{
-		ID: b.ID, Mode: b.Mode, Settings: b.Settings, Form: b.Form, Rows: b.Rows, Estimate: b.Estimate, BeganAt: b.BeganAt.UTC(),
-		Aggregates: b.Aggregates, Rate: b.Rate, Paused: b.Paused, AcceptRepeats: b.AcceptRepeats, ResumedAt: b.ResumedAt.UTC(), ResumedRows: b.ResumedRows,
-		Lost: b.Lost, Done: b.Done,
-	}
+	w := &wireBackfill{Backfill: *b}
+	w.BeganAt, w.ResumedAt = b.BeganAt.UTC(), b.ResumedAt.UTC()
 	var err error
-	if w.Cursor, err = keysToJSON(b.Cursor); err != nil {
+	if w.Cursor, err = toJSON(b.Cursor); err != nil {
 		return nil, err
 	}
-	if w.Repeats, err = keysToJSON(b.Repeats); err != nil {
+	if w.Repeats, err = toJSON(b.Repeats); err != nil {
 		return nil, err
 	}
 	if c := b.Chunk; c != nil {
-		to, err := keysToJSON(c.To)
+		to, err := toJSON(c.To)
 		if err != nil {
 			return nil, err
 		}
-		w.Chunk = &wireChunk{At: wireTimestamp{c.At.T, c.At.I}, Base: c.Base, Count: c.Count, To: to}
+		w.Chunk = &wireChunk{At: wireTimestamp(c.At), Base: c.Base, Count: c.Count, To: to}
 	}
 	return w, nil
 }
@@ -207,36 +192,33 @@ func (w *wireBackfill) read() (*Backfill, error) {
 	default:
 		return nil, fmt.Errorf("its mode is %q, which this release does not know", w.Mode)
 	}
-	b := &Backfill{
-		ID: w.ID, Mode: w.Mode, Settings: w.Settings, Form: w.Form, Rows: w.Rows, Estimate: w.Estimate, BeganAt: w.BeganAt,
-		Aggregates: w.Aggregates, Rate: w.Rate, Paused: w.Paused, AcceptRepeats: w.AcceptRepeats, ResumedAt: w.ResumedAt, ResumedRows: w.ResumedRows,
-		Lost: w.Lost, Done: w.Done,
-	}
-	if err := keysFromJSON(w.Cursor, &b.Cursor); err != nil {
+	b := w.Backfill
+	if err := fromJSON(w.Cursor, &b.Cursor); err != nil {
 		return nil, err
 	}
-	if err := keysFromJSON(w.Repeats, &b.Repeats); err != nil {
+	if err := fromJSON(w.Repeats, &b.Repeats); err != nil {
 		return nil, err
 	}
 	if c := w.Chunk; c != nil {
-		b.Chunk = &Chunk{At: bson.Timestamp{T: c.At.T, I: c.At.I}, Base: c.Base, Count: c.Count}
-		if err := keysFromJSON(c.To, &b.Chunk.To); err != nil {
+		b.Chunk = &Chunk{At: bson.Timestamp(c.At), Base: c.Base, Count: c.Count}
+		if err := fromJSON(c.To, &b.Chunk.To); err != nil {
 			return nil, err
 		}
 	}
-	return b, nil
+	return &b, nil
 }
 
-func keysToJSON(keys bson.Raw) (json.RawMessage, error) {
-	if len(keys) == 0 {
+// toJSON returns a document, which may be empty, as canonical Extended JSON.
+func toJSON(document bson.Raw) (json.RawMessage, error) {
+	if len(document) == 0 {
 		return nil, nil
 	}
-	return bson.MarshalExtJSON(keys, true, false)
+	return bson.MarshalExtJSON(document, true, false)
 }
 
-func keysFromJSON(text json.RawMessage, keys *bson.Raw) error {
+func fromJSON(text json.RawMessage, document *bson.Raw) error {
 	if len(text) == 0 {
 		return nil
 	}
-	return bson.UnmarshalExtJSON(text, true, keys)
+	return bson.UnmarshalExtJSON(text, true, document)
 }

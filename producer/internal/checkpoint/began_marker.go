@@ -55,15 +55,7 @@ func (c *Checkpoint) NextEpoch(ctx context.Context, seen ...int64) (epoch int64,
 		epoch = max(epoch, m.Epoch+1, time.Now().Unix())
 		m = c.newMark(m.BeganAt)
 		m.Epoch = epoch
-		text, encoding := json.Marshal(m)
-		if encoding != nil {
-			return 0, encoding
-		}
-		if errors.Is(err, ErrNotFound) {
-			_, err = c.beside.Create(ctx, c.stream+markSuffix, text)
-		} else {
-			_, err = c.beside.Put(ctx, c.stream+markSuffix, text, object.Tag)
-		}
+		err = c.writeBeside(ctx, markSuffix, m, object.Tag)
 		if !errors.Is(err, ErrChanged) && !errors.Is(err, ErrNotFound) {
 			if err != nil {
 				return 0, fmt.Errorf("mark the stream as begun: %w", err)
@@ -86,11 +78,7 @@ func (c *Checkpoint) markBlob(ctx context.Context) error {
 	if c.marked.Load() {
 		return nil
 	}
-	text, err := json.Marshal(c.newMark(time.Time{}))
-	if err != nil {
-		return err
-	}
-	if _, err = c.beside.Create(ctx, c.stream+markSuffix, text); err != nil && !errors.Is(err, ErrChanged) {
+	if err := c.writeBeside(ctx, markSuffix, c.newMark(time.Time{}), ""); err != nil && !errors.Is(err, ErrChanged) {
 		return fmt.Errorf("mark the stream as begun: %w", err)
 	}
 	c.marked.Store(true)

@@ -95,54 +95,31 @@ func (b *leasedBlob) write(ctx context.Context, text []byte, leaseID string, tag
 }
 
 func (b *leasedBlob) acquire(ctx context.Context, leaseID string, d time.Duration, tag store.Tag) error {
-	client, err := b.lease(leaseID)
-	if err != nil {
-		return err
-	}
-	_, err = client.AcquireLease(ctx, int32(d/time.Second), &lease.BlobAcquireOptions{ModifiedAccessConditions: unchanged(tag)})
+	_, err := b.lease(leaseID).AcquireLease(ctx, int32(d/time.Second), &lease.BlobAcquireOptions{ModifiedAccessConditions: unchanged(tag)})
 	return translate(err)
 }
 
 func (b *leasedBlob) renew(ctx context.Context, leaseID string) error {
-	client, err := b.lease(leaseID)
-	if err != nil {
-		return err
-	}
-	_, err = client.RenewLease(ctx, nil)
+	_, err := b.lease(leaseID).RenewLease(ctx, nil)
 	return translate(err)
 }
 
 func (b *leasedBlob) release(ctx context.Context, leaseID string) error {
-	client, err := b.lease(leaseID)
-	if err != nil {
-		return err
-	}
-	_, err = client.ReleaseLease(ctx, nil)
+	_, err := b.lease(leaseID).ReleaseLease(ctx, nil)
 	return translate(err)
 }
 
 func (b *leasedBlob) breakLease(ctx context.Context, tag store.Tag) error {
-	client, err := b.lease("")
-	if err != nil {
-		return err
-	}
-	_, err = client.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32(0)), ModifiedAccessConditions: unchanged(tag)})
+	_, err := b.lease("").BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32(0)), ModifiedAccessConditions: unchanged(tag)})
 	if bloberror.HasCode(err, bloberror.LeaseNotPresentWithLeaseOperation) {
 		return nil
 	}
 	return translate(err)
 }
 
-func (b *leasedBlob) lease(id string) (*lease.BlobClient, error) {
-	options := &lease.BlobClientOptions{}
-	if id != "" {
-		options.LeaseID = &id
-	}
-	client, err := lease.NewBlobClient(b.blob, options)
-	if err != nil {
-		return nil, fmt.Errorf("open lease client: %w", err)
-	}
-	return client, nil
+func (b *leasedBlob) lease(id string) *lease.BlobClient {
+	client, _ := lease.NewBlobClient(b.blob, &lease.BlobClientOptions{LeaseID: &id}) // it fails only if it has to make an id
+	return client
 }
 
 // containerStore is a store of blobs. It creates no container.

@@ -18,7 +18,6 @@
 package checkpoint
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -146,8 +145,8 @@ type wireTimestamp struct {
 func (r Record) MarshalJSON() ([]byte, error) {
 	w := wireRecord{
 		Schema: schemaTokens, Stream: r.Stream, Epoch: r.Epoch, Leader: r.Leader, Generation: r.Generation, AcceptedAt: r.AcceptedAt,
-		AfterInvalidate: r.Progress.AfterInvalidate,
-		Position:        r.Progress.Position, Settings: r.Progress.Settings, Published: r.Progress.Published, HeartbeatAt: r.HeartbeatAt.UTC(),
+		AfterInvalidate: r.Progress.AfterInvalidate, Position: r.Progress.Position, Settings: r.Progress.Settings, Published: r.Progress.Published,
+		HeartbeatAt: r.HeartbeatAt.UTC(), MovedTo: r.MovedTo,
 	}
 	if w.Settings != "" {
 		w.Schema = schemaCounted
@@ -159,33 +158,30 @@ func (r Record) MarshalJSON() ([]byte, error) {
 		w.Schema = schemaTranslated
 	}
 	if r.Fingerprint.Numbers != "" {
-		w.Schema, w.Translated = schemaNumbers, r.Progress.Translated
+		w.Schema = schemaNumbers
 	}
+	var err error
 	if b := r.Progress.Backfill; b != nil {
-		w.Schema, w.Translated = schemaSnapshot, r.Progress.Translated
-		var err error
+		w.Schema = schemaSnapshot
 		if w.Snapshot, err = b.wire(); err != nil {
 			return nil, fmt.Errorf("write snapshot: %w", err)
 		}
 	}
 	if r.MovedTo != "" {
-		w.Schema, w.Translated, w.MovedTo = schemaMoved, r.Progress.Translated, r.MovedTo
+		w.Schema = schemaMoved
 	}
+	w.Translated = r.Progress.Translated && w.Schema > schemaTranslated
 	if r.SessionKey != (envelope.SessionKey{}) {
 		w.SessionKey = r.SessionKey.String()
 	}
 	if r.Fingerprint != (MappingFingerprint{}) {
 		w.Fingerprint = &r.Fingerprint
 	}
-	if len(r.Progress.ResumeToken) > 0 {
-		token, err := bson.MarshalExtJSON(r.Progress.ResumeToken, true, false)
-		if err != nil {
-			return nil, fmt.Errorf("write resume token: %w", err)
-		}
-		w.ResumeToken = token
+	if w.ResumeToken, err = toJSON(r.Progress.ResumeToken); err != nil {
+		return nil, fmt.Errorf("write resume token: %w", err)
 	}
 	if t := r.Progress.ClusterTime; !t.IsZero() {
-		w.ClusterTime = &wireTimestamp{t.T, t.I}
+		w.ClusterTime = new(wireTimestamp(t))
 	}
 	return json.Marshal(w)
 }
@@ -221,8 +217,8 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 			return fmt.Errorf("%w: %w", ErrUnreadable, err)
 		}
 	}
-	if token := bytes.TrimSpace(w.ResumeToken); len(token) > 0 && !bytes.Equal(token, []byte("null")) {
-		if err := bson.UnmarshalExtJSON(token, true, &r.Progress.ResumeToken); err != nil {
+	if string(w.ResumeToken) != "null" {
+		if err := fromJSON(w.ResumeToken, &r.Progress.ResumeToken); err != nil {
 			return fmt.Errorf("%w: resume token: %w", ErrUnreadable, err)
 		}
 	}
@@ -233,7 +229,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		}
 	}
 	if w.ClusterTime != nil {
-		r.Progress.ClusterTime = bson.Timestamp{T: w.ClusterTime.T, I: w.ClusterTime.I}
+		r.Progress.ClusterTime = bson.Timestamp(*w.ClusterTime)
 	}
 	return nil
 }

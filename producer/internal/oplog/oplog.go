@@ -44,10 +44,9 @@ func Oldest(ctx context.Context, client *mongo.Client) (bson.Timestamp, error) {
 	oplog := client.Database("local", options.Database().SetReadPreference(readpref.Primary())).Collection("oplog.rs")
 	// A capped collection returns its documents in insertion order by default.
 	err := oplog.FindOne(ctx, bson.D{}, options.FindOne().SetProjection(bson.D{{Key: "ts", Value: 1}})).Decode(&entry)
-	if errors.Is(err, mongo.ErrNoDocuments) {
-		return entry.TS, ErrAbsent
-	}
 	switch {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return entry.TS, ErrAbsent
 	case mongodb.HasCode(err, mongodb.Unauthorized, mongodb.AtlasError):
 		return entry.TS, ErrForbidden
 	case mongodb.Answered(err) && !mongodb.Passes(err): // a mongos refuses all of local (code 20) to every user
