@@ -372,8 +372,5 @@ func lastBefore(t bson.Timestamp) bson.Timestamp {
 
 // tokenTime returns the cluster time in a resume token; zero without one.
 func tokenTime(token bson.Raw) bson.Timestamp {
-	if len(token) == 0 {
-		return bson.Timestamp{}
-	}
 	return envelope.TokenTime(envelope.TokenText(token))
 }

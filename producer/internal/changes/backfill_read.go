@@ -77,15 +77,6 @@ func (b *backfillSource) read(ctx context.Context, state *checkpoint.Backfill, a
 	return rows, lag, nil
 }
 
-// index returns the index by which the collection is read.
-func (b *backfillSource) index() bson.D {
-	index := make(bson.D, len(b.keys))
-	for i, key := range b.keys {
-		index[i] = bson.E{Key: key, Value: 1}
-	}
-	return index
-}
-
 // count returns how many documents the aggregates have, or the collection, about.
 func (b *backfillSource) count(ctx context.Context, aggregates []string) (int64, error) {
 	if len(aggregates) == 0 {
@@ -112,15 +103,13 @@ func (b *backfillSource) filter(aggregates []string, cursor bson.Raw) bson.D {
 // documentsOf returns the documents of the aggregates behind cursor, at most limit. Those of the
 // cursor's own aggregate are read from the first on.
 func (b *backfillSource) documentsOf(ctx context.Context, aggregates []string, cursor bson.Raw, limit int) ([]bson.Raw, error) {
-	index := b.index()
-	documents, _, err := b.find(ctx, b.filter(aggregates, cursor), cursor, limit, options.Find().SetSort(index).SetHint(index))
+	documents, _, err := b.find(ctx, b.filter(aggregates, cursor), cursor, limit, options.Find())
 	return documents, err
 }
 
 // documents returns the documents behind cursor, at most limit.
 func (b *backfillSource) documents(ctx context.Context, cursor bson.Raw, limit int) (documents []bson.Raw, err error) {
-	index := b.index()
-	o := options.Find().SetSort(index).SetHint(index).SetLimit(int64(limit) + 2) // with the cursor, and one that shows that there are more
+	o := options.Find().SetLimit(int64(limit) + 2) // with the cursor, and one that shows that there are more
 	if len(cursor) > 0 {
 		// A condition on a field matches values of one type; the bound of an index is of all types.
 		o.SetMin(cursor)
@@ -130,7 +119,7 @@ func (b *backfillSource) documents(ctx context.Context, cursor bson.Raw, limit i
 		return documents, err
 	}
 	// The bound leaves out the greatest key.
-	greatest, _, err := b.find(ctx, bson.D{{Key: b.keys[0], Value: bson.MaxKey{}}}, cursor, limit, options.Find().SetSort(index).SetHint(index))
+	greatest, _, err := b.find(ctx, bson.D{{Key: b.keys[0], Value: bson.MaxKey{}}}, cursor, limit, options.Find())
 	if err != nil {
 		return nil, err
 	}
@@ -142,12 +131,16 @@ func (b *backfillSource) documents(ctx context.Context, cursor bson.Raw, limit i
 	return documents, nil
 }
 
-// find returns the documents of a query behind cursor, at most limit and [maxChunkBytes]. whole
-// reports whether there are no more.
+// find returns the documents of a query behind cursor, in the order of the keys, at most limit and
+// [maxChunkBytes]. whole reports whether there are no more.
 func (b *backfillSource) find(
 	ctx context.Context, filter bson.D, cursor bson.Raw, limit int, o *options.FindOptionsBuilder,
 ) (documents []bson.Raw, whole bool, err error) {
-	found, err := b.plain().Find(ctx, filter, o.SetBatchSize(int32(limit)+2))
+	index := make(bson.D, len(b.keys))
+	for i, key := range b.keys {
+		index[i] = bson.E{Key: key, Value: 1}
+	}
+	found, err := b.plain().Find(ctx, filter, o.SetSort(index).SetHint(index).SetBatchSize(int32(limit)+2))
 	if err != nil {
 		return nil, false, err
 	}
@@ -183,19 +176,12 @@ func (b *backfillSource) checkKeys(keys bson.Raw) error {
 
 // rows returns the rows of documents. PIPELINE is applied to change events of inserts.
 func (b *backfillSource) rows(ctx context.Context, documents []bson.Raw, at bson.Timestamp) ([]row, error) {
-	rows := make([]row, len(documents))
+	rows, ids := make([]row, len(documents)), make([]bson.RawValue, len(documents))
 	for i, document := range documents {
-		rows[i].keys = b.documentKeys(document)
+		rows[i], ids[i] = row{keys: b.documentKeys(document), document: document}, document.Lookup("_id")
 	}
 	if len(b.config.Pipeline) == 0 {
-		for i, document := range documents {
-			rows[i].document = document
-		}
 		return rows, nil
-	}
-	ids := make(bson.A, len(documents))
-	for i, document := range documents {
-		ids[i] = document.Lookup("_id")
 	}
 	literal := func(v any) bson.D { return bson.D{{Key: "$literal", Value: v}} }
 	pipeline := append(mongo.Pipeline{
@@ -222,9 +208,8 @@ func (b *backfillSource) rows(ctx context.Context, documents []bson.Raw, at bson
 		id := event.Lookup("documentKey", "_id")
 		byID[string(id.Type)+string(id.Value)] = event
 	}
-	for i, document := range documents {
-		id := document.Lookup("_id")
-		rows[i].event = byID[string(id.Type)+string(id.Value)]
+	for i, id := range ids {
+		rows[i].document, rows[i].event = nil, byID[string(id.Type)+string(id.Value)]
 	}
 	return rows, nil
 }
@@ -257,22 +242,20 @@ func (b *backfillSource) plain() *mongo.Collection {
 
 // documentKeys returns the keys of a document, as the bound of an index.
 func (b *backfillSource) documentKeys(document bson.Raw) bson.Raw {
-	keys := make(bson.D, len(b.keys))
-	for i, key := range b.keys {
-		keys[i] = bson.E{Key: key, Value: orNull(at(document, key))}
-	}
-	raw, _ := bson.Marshal(keys) // of values that were read
-	return raw
+	return b.keysOf(document, document.Lookup("_id"))
 }
 
 // eventKeys returns the keys of the document that an event is about.
 func (b *backfillSource) eventKeys(event bson.Raw) bson.Raw {
-	id := event.Lookup("documentKey", "_id")
+	document, _ := event.Lookup("fullDocument").DocumentOK()
+	return b.keysOf(document, event.Lookup("documentKey", "_id"))
+}
+
+func (b *backfillSource) keysOf(document bson.Raw, id bson.RawValue) bson.Raw {
 	keys := make(bson.D, len(b.keys))
 	for i, key := range b.keys {
 		keys[i] = bson.E{Key: key, Value: orNull(id)}
 		if key != "_id" {
-			document, _ := event.Lookup("fullDocument").DocumentOK()
 			keys[i].Value = orNull(at(document, key))
 		}
 	}

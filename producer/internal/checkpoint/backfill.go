@@ -177,11 +177,10 @@ func (b *Backfill) wire() (*wireBackfill, error) {
 		return nil, err
 	}
 	if c := b.Chunk; c != nil {
-		to, err := toJSON(c.To)
-		if err != nil {
+		w.Chunk = &wireChunk{At: wireTimestamp(c.At), Base: c.Base, Count: c.Count}
+		if w.Chunk.To, err = toJSON(c.To); err != nil {
 			return nil, err
 		}
-		w.Chunk = &wireChunk{At: wireTimestamp(c.At), Base: c.Base, Count: c.Count, To: to}
 	}
 	return w, nil
 }
