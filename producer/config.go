@@ -278,9 +278,9 @@ func (c *Config) mappingFingerprint() checkpoint.MappingFingerprint {
 		operations[i] = string(o)
 		switch o {
 		case envelope.Update:
-			r.Updates = m.UpdateSource()
+			r.Updates = m.Source(o)
 		case envelope.Delete:
-			r.Deletes = m.DeleteSource()
+			r.Deletes = m.Source(o)
 		default: // the document itself has the aggregate
 		}
 	}

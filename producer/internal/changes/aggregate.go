@@ -23,13 +23,8 @@ type Images struct {
 	After bool
 }
 
-// UpdateSource returns where the aggregate of an update comes from: "image" or "documentKey".
-func (m Mapping) UpdateSource() string { return m.source(envelope.Update) }
-
-// DeleteSource is [Mapping.UpdateSource] for deletes.
-func (m Mapping) DeleteSource() string { return m.source(envelope.Delete) }
-
-func (m Mapping) source(o envelope.Operation) string {
+// Source returns where the aggregate of an update or a delete comes from: "image" or "documentKey".
+func (m Mapping) Source(o envelope.Operation) string {
 	if m.pathInID() || m.ByKey && !m.Images.decides(o) {
 		return "documentKey"
 	}
@@ -60,7 +55,7 @@ func (m Mapping) aggregate(c envelope.Change) (id bson.RawValue, text string, er
 	key := c.Key()
 	// With ByKey the key means its _id: if the collection were sharded by the aggregate id, that
 	// would be in the key as well.
-	if m.pathInID() || m.source(c.Operation) == "image" {
+	if m.pathInID() || m.Source(c.Operation) == "image" {
 		id = atKey(key, m.AggregatePath)
 	}
 	if text, ok := m.text(id); ok {

@@ -139,7 +139,7 @@ func TestImagesAreNeededOnlyIfTheyDecide(t *testing.T) {
 	byID := mapping()
 	byID.AggregatePath = "_id.tenant"
 	require.False(t, byID.needsImages())
-	require.Equal(t, "documentKey", byID.UpdateSource())
+	require.Equal(t, "documentKey", byID.Source(envelope.Update))
 
 	require.True(t, m.imagesCoverAll())
 	m.Images = Images{After: true}

@@ -3,7 +3,6 @@ package changes
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -65,8 +64,8 @@ func newBackfillSource(collection *mongo.Collection, config *Config, settings st
 		}
 	}
 	b.versions = m.VersionPath != "" && onlyInserts
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %q %q %q %v", settings, m.AggregatePath, m.VersionPath, b.keys, m.Operations))
-	b.settings = hex.EncodeToString(sum[:])
+	rows := fmt.Appendf(nil, "%s %q %q %q %v", settings, m.AggregatePath, m.VersionPath, b.keys, m.Operations)
+	b.settings = fmt.Sprintf("%x", sha256.Sum256(rows))
 	return b
 }
 

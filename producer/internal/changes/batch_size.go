@@ -28,25 +28,25 @@ func (a *batchSizer) oneByOne() (changed bool) {
 	return changed
 }
 
-// record records an event's size and returns how many events to request from now on; changed
-// reports whether that number is new.
-func (a *batchSizer) record(size int) (number int32, changed bool) {
+// record records an event's size. changed reports whether another number of events is to be
+// requested from now on.
+func (a *batchSizer) record(size int) (changed bool) {
 	if a.remaining > 0 {
 		if a.remaining--; a.remaining > 0 {
-			return a.requested, false
+			return false
 		}
 		a.requested = initialEvents
-		return a.requested, true
+		return true
 	}
 	const weight = 1.0 / 16 // the last few dozen events count
 	if a.average == 0 {
 		a.average = float64(size)
 	}
 	a.average += (float64(size) - a.average) * weight
-	number = int32(min(max(targetBytes/a.average, minEvents), maxEvents))
+	number := int32(min(max(targetBytes/a.average, minEvents), maxEvents))
 	if number > a.requested*3/4 && number < a.requested*4/3 {
-		return a.requested, false
+		return false
 	}
 	a.requested = number
-	return number, true
+	return true
 }

@@ -2,6 +2,7 @@ package changes
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -85,7 +86,6 @@ func unsplit(token string) string {
 // join returns one document made of an event's fragments, each of which holds some of its top-level
 // fields.
 func join(parts []bson.Raw) (bson.Raw, error) {
-	size := 5 // the length at the start and the NUL at the end
 	var all []bson.RawElement
 	for i, part := range parts {
 		elements, err := part.Elements()
@@ -97,19 +97,20 @@ func join(parts []bson.Raw) (bson.Raw, error) {
 				continue
 			}
 			all = append(all, e)
-			size += len(e)
 		}
 	}
-	return assemble(all, size), nil
+	return assemble(all), nil
 }
 
-// assemble returns a document made of elements; size is its total size.
-func assemble(elements []bson.RawElement, size int) bson.Raw {
-	out := make(bson.Raw, 4, size)
+// assemble returns a document made of elements.
+func assemble(elements []bson.RawElement) bson.Raw {
+	size := 5 // the length at the start and the NUL at the end
+	for _, e := range elements {
+		size += len(e)
+	}
+	out := binary.LittleEndian.AppendUint32(make(bson.Raw, 0, size), uint32(size))
 	for _, e := range elements {
 		out = append(out, e...)
 	}
-	out = append(out, 0)
-	out[0], out[1], out[2], out[3] = byte(size), byte(size>>8), byte(size>>16), byte(size>>24)
-	return out
+	return append(out, 0)
 }

@@ -87,7 +87,7 @@ func (m Mapping) change(event bson.Raw, token, position string) (envelope.Change
 		Operation: envelope.Operation(event.Lookup("operationType").StringValue()),
 		Time:      eventTime(event),
 	}
-	body, err := without(event, "_id")
+	body, err := withoutID(event)
 	if err != nil {
 		return envelope.Change{}, fmt.Errorf("read change event: %w", err)
 	}
@@ -143,11 +143,11 @@ func eventTime(event bson.Raw) time.Time {
 	return time.Time{}
 }
 
-// without returns a copy of a document without one of its top-level fields. It copies in one piece
-// if that is the first field, as the _id of an event is.
-func without(document bson.Raw, field string) (bson.Raw, error) {
-	const head, end = 4, 1 // the length at the start and the NUL at the end
-	if first, err := document.IndexErr(0); err == nil && first.Key() == field && int(binary.LittleEndian.Uint32(document)) == len(document) {
+// withoutID returns a copy of an event without its _id. It copies in one piece if that is the first
+// field, as it usually is.
+func withoutID(document bson.Raw) (bson.Raw, error) {
+	const head = 4 // the length at the start
+	if first, err := document.IndexErr(0); err == nil && first.Key() == "_id" && int(binary.LittleEndian.Uint32(document)) == len(document) {
 		out := make(bson.Raw, len(document)-len(first))
 		binary.LittleEndian.PutUint32(out, uint32(len(out)))
 		copy(out[head:], document[head+len(first):])
@@ -157,10 +157,5 @@ func without(document bson.Raw, field string) (bson.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	elements = slices.DeleteFunc(elements, func(e bson.RawElement) bool { return e.Key() == field })
-	size := head + end
-	for _, e := range elements {
-		size += len(e)
-	}
-	return assemble(elements, size), nil
+	return assemble(slices.DeleteFunc(elements, func(e bson.RawElement) bool { return e.Key() == "_id" })), nil
 }

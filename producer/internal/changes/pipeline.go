@@ -2,7 +2,6 @@ package changes
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,12 +128,9 @@ func checkSet(spec any) error {
 }
 
 func checkUnset(spec any) error {
-	var paths []any
-	switch s := spec.(type) {
-	case string:
-		paths = []any{s}
-	case bson.A:
-		paths = s
+	paths, _ := spec.(bson.A)
+	if name, ok := spec.(string); ok {
+		paths = bson.A{name}
 	}
 	if len(paths) == 0 {
 		return errors.New("must be a field's name or an array of them")
@@ -203,15 +199,9 @@ func isExcluded(v any) bool { return v == false || v == int32(0) || v == int64(0
 
 // isIncluded reports whether a projection's value keeps the field unchanged.
 func isIncluded(field string, v any) bool {
-	switch n := v.(type) {
-	case bool:
-		return n
-	case int32:
-		return n != 0
-	case int64:
-		return n != 0
-	case float64:
-		return n != 0
+	switch v.(type) {
+	case bool, int32, int64, float64:
+		return !isExcluded(v)
 	}
 	return v == "$"+field
 }
@@ -259,6 +249,5 @@ func (c Config) SettingsHash(collection *mongo.Collection) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("hash reading settings: %w", err)
 	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:]), nil
+	return fmt.Sprintf("%x", sha256.Sum256(raw)), nil
 }

@@ -208,7 +208,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			case limit == 0:
 			case c.timeout.silentFor() >= limit:
 				return fmt.Errorf("%w: %w", ErrSilent, err)
-			case mongodb.Answered(err) && c.errors.failingFor() >= limit:
+			case mongodb.Answered(err) && time.Since(c.errors.since) >= limit:
 				return fmt.Errorf("%w: %w", ErrFailing, err)
 			}
 			if err != nil && !errors.Is(err, errSnapshotChanged) {

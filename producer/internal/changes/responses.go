@@ -104,8 +104,8 @@ func (r *responses) read(ctx context.Context) {
 			return
 		}
 		r.current = false
-		if number, changed := r.batch.record(len(event)); changed {
-			r.stream.SetBatchSize(number)
+		if r.batch.record(len(event)) {
+			r.stream.SetBatchSize(r.batch.requested)
 		}
 		if large {
 			r.events = append(r.events, event)

@@ -61,7 +61,7 @@ func translateToken(form, token, operation string) (string, error) {
 	} else if t, ok = t.toV1(); !ok {
 		return "", fmt.Errorf("%w (a token of version %s could not be read)", ErrTokenVersion, has)
 	}
-	return strings.ToUpper(hex.EncodeToString(t.join(form))), nil
+	return fmt.Sprintf("%X", t.join(form)), nil
 }
 
 // CanTranslate reports whether tokens of one version can be written in the other.
@@ -278,8 +278,7 @@ func capPosition(text string) string {
 	if len(text) <= maxPosition {
 		return text
 	}
-	sum := sha256.Sum256([]byte(text))
-	end := "." + strings.ToUpper(hex.EncodeToString(sum[:]))
+	end := fmt.Sprintf(".%X", sha256.Sum256([]byte(text)))
 	return text[:maxPosition-len(end)] + end
 }
 

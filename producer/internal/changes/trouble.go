@@ -51,14 +51,6 @@ func (t *errorHistory) isPermanent() bool {
 	return t.unexplained >= maxUnexplained && time.Since(t.firstUnexplained) >= minUnexplainedTime
 }
 
-// failingFor returns how long the stream has made no progress.
-func (t *errorHistory) failingFor() time.Duration {
-	if t.since.IsZero() {
-		return 0
-	}
-	return time.Since(t.since)
-}
-
 // explain adds to a permanent error where it occurred and what to do.
 func explain(err error, position string) error {
 	where := "from its beginning"

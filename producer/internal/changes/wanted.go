@@ -29,12 +29,12 @@ func (c Config) unwantedOperations(position string) (operations []envelope.Opera
 // unwanted events before documents are looked up for them, images required, and their size checked;
 // unknown kinds of change pass.
 func (c Config) stages(position string) mongo.Pipeline {
-	stages := append(mongo.Pipeline{}, c.Pipeline...)
+	stages := mongo.Pipeline{}
 	if unwanted := c.unwantedOperations(position); len(unwanted) > 0 {
 		leaveOut := bson.D{{Key: "$match", Value: bson.D{{Key: "operationType", Value: bson.D{{Key: "$nin", Value: unwanted}}}}}}
-		stages = slices.Insert(stages, 0, leaveOut)
+		stages = append(stages, leaveOut)
 	}
-	return stages
+	return append(stages, c.Pipeline...)
 }
 
 // documents returns the change stream's options fullDocument and fullDocumentBeforeChange for the
