@@ -23,7 +23,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -53,6 +52,7 @@ const (
 
 const (
 	resource  = "configmaps"
+	reviews   = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	listLimit = 20 // of up to 1 MiB each
 	// maxConflicts is how often a put is tried whose ConfigMap is changed by something else
 	// meanwhile.
@@ -61,8 +61,8 @@ const (
 
 // Store holds objects in one namespace of a cluster.
 type Store struct {
-	core, authorization rest.Interface
-	namespace           string
+	api       rest.Interface
+	namespace string
 }
 
 var (
@@ -101,27 +101,16 @@ func Open(config *rest.Config, namespace string) (*Store, error) {
 	// HTTP/2 would be used for 45 s more, until its ping fails.
 	config.NextProtos = []string{"http/1.1"}
 	scheme := runtime.NewScheme()
-	var clients [2]rest.Interface
-	for i, of := range []struct {
-		group schema.GroupVersion
-		path  string
-		add   func(*runtime.Scheme) error
-	}{
-		{core.SchemeGroupVersion, "/api", core.AddToScheme},
-		{authorization.SchemeGroupVersion, "/apis", authorization.AddToScheme},
-	} {
-		if err := of.add(scheme); err != nil {
-			return nil, err
-		}
-		config.GroupVersion, config.APIPath = &of.group, of.path
-		config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-		client, err := rest.RESTClientFor(config)
-		if err != nil {
-			return nil, fmt.Errorf("open the API of Kubernetes: %w", err)
-		}
-		clients[i] = client
+	if err := errors.Join(core.AddToScheme(scheme), authorization.AddToScheme(scheme)); err != nil {
+		return nil, err
 	}
-	return &Store{clients[0], clients[1], namespace}, nil
+	config.GroupVersion, config.APIPath = &core.SchemeGroupVersion, "/api"
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("open the API of Kubernetes: %w", err)
+	}
+	return &Store{client, namespace}, nil
 }
 
 // objectName returns the name of the ConfigMap of an object, whose own name can be longer than
@@ -138,7 +127,7 @@ func send(ctx context.Context, r *rest.Request, into runtime.Object) error {
 
 func (s *Store) read(ctx context.Context, name string) (*core.ConfigMap, error) {
 	var found core.ConfigMap
-	err := send(ctx, s.core.Get().Namespace(s.namespace).Name(objectName(name)), &found)
+	err := send(ctx, s.api.Get().Namespace(s.namespace).Name(objectName(name)), &found)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, store.ErrNotFound
@@ -199,7 +188,7 @@ func (s *Store) put(ctx context.Context, name string, data []byte, tag store.Tag
 		return "", store.ErrChanged
 	}
 	next := fill(m, name, data)
-	err = send(ctx, s.core.Put().Namespace(s.namespace).Name(m.Name).Body(m), &core.ConfigMap{})
+	err = send(ctx, s.api.Put().Namespace(s.namespace).Name(m.Name).Body(m), &core.ConfigMap{})
 	if apierrors.IsNotFound(err) {
 		err = store.ErrNotFound
 	}
@@ -212,7 +201,7 @@ func (s *Store) Create(ctx context.Context, name string, data []byte) (store.Tag
 	tag := fill(m, name, data)
 	err := tooLarge(data)
 	if err == nil {
-		err = send(ctx, s.core.Post().Namespace(s.namespace).Body(m), &core.ConfigMap{})
+		err = send(ctx, s.api.Post().Namespace(s.namespace).Body(m), &core.ConfigMap{})
 	}
 	if apierrors.IsAlreadyExists(err) {
 		err = store.ErrChanged
@@ -225,7 +214,7 @@ func (s *Store) Create(ctx context.Context, name string, data []byte) (store.Tag
 
 // Delete implements [store.Store].
 func (s *Store) Delete(ctx context.Context, name string) error {
-	err := send(ctx, s.core.Delete().Namespace(s.namespace).Name(objectName(name)), &meta.Status{})
+	err := send(ctx, s.api.Delete().Namespace(s.namespace).Name(objectName(name)), &meta.Status{})
 	if apierrors.IsNotFound(err) {
 		err = store.ErrNotFound
 	}
@@ -239,7 +228,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 func (s *Store) List(ctx context.Context, prefix string) (names []string, err error) {
 	for next := ""; ; {
 		var page core.ConfigMapList
-		err := send(ctx, s.core.Get().Namespace(s.namespace).Param("labelSelector", Label+"=true").
+		err := send(ctx, s.api.Get().Namespace(s.namespace).Param("labelSelector", Label+"=true").
 			Param("limit", fmt.Sprint(listLimit)).Param("continue", next), &page)
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", prefix, err)
@@ -264,7 +253,7 @@ func (s *Store) Check(ctx context.Context) error {
 		review := authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorization.ResourceAttributes{Namespace: s.namespace, Verb: verb, Resource: resource},
 		}}
-		if err := s.authorization.Post().Resource("selfsubjectaccessreviews").Body(&review).MaxRetries(0).Do(ctx).Into(&review); err != nil {
+		if err := s.api.Post().AbsPath(reviews).Body(&review).MaxRetries(0).Do(ctx).Into(&review); err != nil {
 			return fmt.Errorf("ask Kubernetes for the rights of this process: %w", err)
 		}
 		if !review.Status.Allowed {

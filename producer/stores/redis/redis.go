@@ -42,12 +42,8 @@ const (
 // go-redis heeds the deadline of a context, and not its cancellation.
 const requestTimeout = 2 * time.Second
 
-// Results of a script.
-const (
-	missing = "missing"
-	changed = "changed"
-	done    = "done"
-)
+// results holds the results of a script, with their meaning.
+var results = map[string]error{"done": nil, "missing": store.ErrNotFound, "changed": store.ErrChanged}
 
 var errResponse = errors.New("the response has another form than those of this command")
 
@@ -154,13 +150,8 @@ func (s *Store) step(ctx context.Context, verb, script, name string, data []byte
 	}
 	result, err := s.client.Eval(ctx, script, []string{KeyPrefix + name}, args...).Text()
 	if err == nil {
-		switch result {
-		case done:
-		case missing:
-			err = store.ErrNotFound
-		case changed:
-			err = store.ErrChanged
-		default:
+		var known bool
+		if err, known = results[result]; !known {
 			err = errResponse
 		}
 	}
