@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sluice-cdc/sluice/producer/store"
 )
 
 // markSuffix is the suffix of the object beside a checkpoint which records that the stream has had
@@ -27,27 +29,25 @@ type mark struct {
 	Epoch int64 `json:"epoch,omitempty"`
 }
 
-// NextEpoch returns the epoch with which a leader begins that has seen these epochs, and records
-// permanently that the stream has a leader: from now on a missing checkpoint was deleted. It is
-// called under the lease, before the epoch is written. Errors are the store's.
+// NextEpoch returns the epoch with which a leader begins that has seen epochs up to seen, and
+// records permanently that the stream has a leader: from now on a missing checkpoint was deleted.
+// It is called under the lease, before the epoch is written. Errors are the store's.
 //
 // In Blob storage it is the next number. The records of other stores can be lost together with
 // their marker, by an eviction, a restored backup or a failover without the last writes. So the
 // epoch there is higher than the marker's, and at least the time in seconds since 1970, which no
 // stream reaches by counting leaders.
-func (c *Checkpoint) NextEpoch(ctx context.Context, seen ...int64) (epoch int64, err error) {
-	for _, e := range seen {
-		epoch = max(epoch, e)
-	}
-	epoch++
+func (c *Checkpoint) NextEpoch(ctx context.Context, seen int64) (int64, error) {
+	epoch := seen + 1
 	if c.expires {
 		return epoch, c.markBlob(ctx)
 	}
 	for range maxConflicts {
 		var m mark
+		var tag store.Tag // empty without a marker
 		object, err := c.beside.Get(ctx, c.stream+markSuffix)
 		if err == nil {
-			err = json.Unmarshal(object.Data, &m)
+			tag, err = object.Tag, json.Unmarshal(object.Data, &m)
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return 0, fmt.Errorf("read the stream's marker: %w", err)
@@ -55,12 +55,12 @@ func (c *Checkpoint) NextEpoch(ctx context.Context, seen ...int64) (epoch int64,
 		epoch = max(epoch, m.Epoch+1, time.Now().Unix())
 		m = c.newMark(m.BeganAt)
 		m.Epoch = epoch
-		err = c.writeBeside(ctx, markSuffix, m, object.Tag)
-		if !errors.Is(err, ErrChanged) && !errors.Is(err, ErrNotFound) {
-			if err != nil {
-				return 0, fmt.Errorf("mark the stream as begun: %w", err)
-			}
+		err = c.writeBeside(ctx, markSuffix, m, tag)
+		switch {
+		case err == nil:
 			return epoch, nil
+		case !errors.Is(err, ErrChanged) && !errors.Is(err, ErrNotFound):
+			return 0, fmt.Errorf("mark the stream as begun: %w", err)
 		}
 	}
 	return 0, fmt.Errorf("mark the stream as begun: %w", ErrChanged)

@@ -77,7 +77,7 @@ func TestG4TheEpochNeverGoesBack(t *testing.T) {
 	second, err := a.NextEpoch(ctx, 0) // the record lost what the first leader wrote
 	require.NoError(t, err)
 	require.Greater(t, second, first)
-	far, err := a.NextEpoch(ctx, 0, second+1000)
+	far, err := a.NextEpoch(ctx, second+1000)
 	require.NoError(t, err)
 	require.Equal(t, second+1001, far)
 

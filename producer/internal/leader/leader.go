@@ -38,9 +38,9 @@ type Records interface {
 	Read(ctx context.Context) (checkpoint.Snapshot, error)
 	Create(ctx context.Context, r checkpoint.Record) error
 	Write(ctx context.Context, r checkpoint.Record, leaseID string, tag store.Tag) (store.Tag, error)
-	// NextEpoch returns the epoch of the next leader, which has seen these epochs, and records that
-	// the stream has a leader: from then on Create refuses to recreate it.
-	NextEpoch(ctx context.Context, seen ...int64) (int64, error)
+	// NextEpoch returns the epoch of the next leader, which has seen epochs up to seen, and records
+	// that the stream has a leader: from then on Create refuses to recreate it.
+	NextEpoch(ctx context.Context, seen int64) (int64, error)
 }
 
 // Leases is the lease half of a checkpoint. *checkpoint.Checkpoint implements it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -99,8 +98,8 @@ func (v *view) Create(ctx context.Context, r checkpoint.Record) error {
 	})
 }
 
-func (v *view) NextEpoch(ctx context.Context, seen ...int64) (int64, error) {
-	return slices.Max(seen) + 1, v.do(ctx, "mark", func() error {
+func (v *view) NextEpoch(ctx context.Context, seen int64) (int64, error) {
+	return seen + 1, v.do(ctx, "mark", func() error {
 		v.marked = true
 		return nil
 	})

@@ -193,7 +193,7 @@ func (e *Election) acquire(ctx context.Context, snapshot checkpoint.Snapshot) (t
 	}
 	// Before the first epoch: a checkpoint from which changes were published must never be taken
 	// for one that never existed.
-	epoch, err := e.records.NextEpoch(ctx, snapshot.Record.Epoch, e.epoch)
+	epoch, err := e.records.NextEpoch(ctx, e.epoch)
 	if err != nil {
 		e.release(ctx, leaseID)
 		return nil, err

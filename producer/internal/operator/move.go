@@ -98,7 +98,7 @@ func (s *Stream) arrive(ctx context.Context, record checkpoint.Record, target *c
 	if err := s.checkpoint().CopyBeside(ctx, target); err != nil {
 		return 0, false, err
 	}
-	if record.Epoch, err = target.NextEpoch(ctx, record.Epoch, there.Record.Epoch); err != nil {
+	if record.Epoch, err = target.NextEpoch(ctx, max(record.Epoch, there.Record.Epoch)); err != nil {
 		return 0, false, err
 	}
 	record.Leader, record.HeartbeatAt, record.MovedTo = s.Operator, time.Now(), ""
