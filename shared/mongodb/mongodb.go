@@ -41,6 +41,14 @@ func Disconnect(ctx context.Context, client *mongo.Client, timeout time.Duration
 	return client.Disconnect(ctx)
 }
 
+// CloseCursor closes a cursor or a change stream, even if ctx has ended, with a short timeout
+// because the server may be unreachable.
+func CloseCursor(ctx context.Context, cursor interface{ Close(context.Context) error }) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = cursor.Close(ctx)
+}
+
 // Checkpoints is the collection that holds the producers' checkpoints if their store is MongoDB:
 // one document for each object, with its name in _id and its bytes in data.
 const Checkpoints = "sluice_checkpoints"

@@ -144,7 +144,7 @@ func (b *backfillSource) find(
 	if err != nil {
 		return nil, false, err
 	}
-	defer closeCursor(ctx, found)
+	defer mongodb.CloseCursor(ctx, found)
 	size := 0
 	for found.Next(ctx) {
 		keys := b.documentKeys(found.Current)

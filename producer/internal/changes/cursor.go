@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer/internal/checkpoint"
 	"github.com/sluice-cdc/sluice/producer/internal/oplog"
 	"github.com/sluice-cdc/sluice/shared/envelope"
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
@@ -89,7 +90,7 @@ func (c *cursor) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeCursor(ctx, stream)
+	defer mongodb.CloseCursor(ctx, stream)
 	events := &responses{stream: stream, batch: c.batch}
 	defer events.stop()
 	c.reader.open.Store(true)
@@ -277,11 +278,3 @@ func (c *cursor) request(ctx context.Context, request func(ctx context.Context) 
 
 // errEnded reports that the server closed its cursor without an invalidate event.
 var errEnded = errors.New("the server ended the change stream without an invalidate event")
-
-// closeCursor closes the server's cursor, with a short timeout because the server may be
-// unreachable.
-func closeCursor(ctx context.Context, cursor interface{ Close(context.Context) error }) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_ = cursor.Close(ctx)
-}

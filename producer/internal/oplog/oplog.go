@@ -74,9 +74,7 @@ func Reaches(ctx context.Context, collection *mongo.Collection, at bson.Timestam
 	if err == nil {
 		mongodb.TryFirst(ctx, stream) // servers refuse some start times only then
 		err = stream.Err()
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = stream.Close(closing)
+		mongodb.CloseCursor(ctx, stream)
 	}
 	if mongodb.HasCode(err, mongodb.ChangeStreamHistoryLost, mongodb.ChangeStreamFatalError, mongodb.CappedPositionLost) {
 		return false, nil
