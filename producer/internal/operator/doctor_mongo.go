@@ -70,7 +70,7 @@ func (s *doctor) examineStream(ctx context.Context, e *checkup.Findings) (token 
 	stream, splits, err := s.watch(bounded, s.options())
 	if err == nil {
 		token = stream.ResumeToken()
-		closeStream(ctx, stream)
+		mongodb.CloseCursor(ctx, stream)
 	}
 	switch {
 	case err == nil && len(s.Pipeline) > 0:

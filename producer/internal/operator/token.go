@@ -223,7 +223,7 @@ func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, erro
 	if err != nil {
 		return nil, err
 	}
-	defer closeStream(ctx, stream)
+	defer mongodb.CloseCursor(ctx, stream)
 	token := stream.ResumeToken()
 	if !envelope.Sortable(envelope.TokenText(token)) || len(token) == 0 {
 		return nil, errors.New("the deployment gives no sortable token before the first event")
@@ -303,7 +303,7 @@ func (s *Stream) tryOpen(ctx context.Context, o *options.ChangeStreamOptionsBuil
 	if err != nil {
 		return err
 	}
-	defer closeStream(ctx, stream)
+	defer mongodb.CloseCursor(ctx, stream)
 	mongodb.TryFirst(ctx, stream)
 	return stream.Err()
 }
@@ -317,12 +317,6 @@ func (s *Stream) watch(ctx context.Context, o *options.ChangeStreamOptionsBuilde
 	}
 	stream, err = s.Collection.Watch(ctx, s.stages(), o)
 	return stream, false, err
-}
-
-func closeStream(ctx context.Context, stream *mongo.ChangeStream) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_ = stream.Close(ctx)
 }
 
 func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change) error {

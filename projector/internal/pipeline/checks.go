@@ -121,11 +121,7 @@ func (p *Pipeline) look(ctx context.Context, collection string, at bson.Timestam
 	if err != nil {
 		return unknown, err
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = stream.Close(closing)
-	}()
+	defer mongodb.CloseCursor(ctx, stream)
 	for range sightings {
 		if !mongodb.TryFirst(ctx, stream) {
 			if err := stream.Err(); err != nil {
