@@ -131,7 +131,7 @@ func (s *isolator) sendOrSplit(ctx context.Context, b loadedBatch) error {
 		s.addPending(b) // behind a suspect message of the same session
 		return nil
 	}
-	err := s.sendWithRetries(ctx, b)
+	_, err := s.lane.send(ctx, b, s.lane.publisher.broker.SendIsolated, (*failureHistory).shouldSplit)
 	suspect := errors.Is(err, broker.ErrRefused) || errors.Is(err, errSuspect)
 	switch {
 	case err == nil:
@@ -149,9 +149,6 @@ func (s *isolator) sendOrSplit(ctx context.Context, b loadedBatch) error {
 // sendUntilDecided sends the pending parts, each session in order and the sessions in turn, until
 // each message is acknowledged or refused.
 func (s *isolator) sendUntilDecided(ctx context.Context) error {
-	if len(s.sessions) == 0 {
-		return nil
-	}
 	s.progressing()
 	var final error
 	if err := s.lane.retryUnfenced(ctx, len(s.sessions), func(ctx context.Context) error {
@@ -323,25 +320,4 @@ func (s *isolator) split(ctx context.Context, b loadedBatch) error {
 		return err
 	}
 	return s.sendOrSplit(ctx, rest)
-}
-
-// sendWithRetries sends a batch on the isolated connection until it is acknowledged. Errors:
-// [broker.ErrRefused], [broker.ErrOversized], errSuspect if it must be sent in smaller parts or
-// later, or the cause of ctx.
-func (s *isolator) sendWithRetries(ctx context.Context, b loadedBatch) error {
-	l, history := s.lane, failureHistory{}
-	begun := time.Now()
-	err := l.retry(ctx, len(b.items), func(ctx context.Context) error {
-		err := l.attempt(ctx, b, l.publisher.broker.SendIsolated)
-		taken := l.publisher.acknowledgements.Load()
-		history.record(err, taken, time.Now())
-		if err != nil && !errors.Is(err, broker.ErrRefused) && history.shouldSplit(taken) {
-			return fmt.Errorf("%w: %w", errSuspect, err)
-		}
-		return err
-	})
-	if err == nil {
-		l.publisher.metrics.acknowledged(len(b.items), time.Since(begun))
-	}
-	return err
 }

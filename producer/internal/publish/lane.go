@@ -53,7 +53,7 @@ func (l *lane) deliver(ctx context.Context, first *backlog) error {
 	}
 	l.dispatcher.filled(b.count())
 	span := l.publisher.spans.sending(ctx, b.items)
-	latency, err := l.send(ctx, b)
+	latency, err := l.send(ctx, b, l.publisher.broker.Send, (*failureHistory).shouldIsolate)
 	l.publisher.spans.sent(span, err)
 	switch {
 	case err == nil:
@@ -165,21 +165,24 @@ func (l *lane) newBatch(ctx context.Context) (broker.Batch, error) {
 	return batch, err
 }
 
-// send sends the batch until it is acknowledged, and returns the latency of the successful attempt.
-// A batch that was not sent, or whose outcome is unknown, is sent again unchanged, before anything
-// later of its sessions. It is not retried after [broker.ErrRefused], [broker.ErrOversized] and
-// errSuspect.
-func (l *lane) send(ctx context.Context, b loadedBatch) (latency time.Duration, err error) {
+// send sends the batch, with attempt, until it is acknowledged, and returns the latency of the
+// successful attempt. A batch that was not sent, or whose outcome is unknown, is sent again
+// unchanged, before anything later of its sessions. Errors: [broker.ErrRefused],
+// [broker.ErrOversized], errSuspect if the failures make the batch suspect, or the cause of ctx.
+func (l *lane) send(ctx context.Context, b loadedBatch, attempt func(context.Context, broker.Batch) error,
+	suspect func(failures *failureHistory, acknowledged int64) bool,
+) (latency time.Duration, err error) {
 	var history failureHistory
 	begun := time.Now()
 	err = l.retry(ctx, len(b.items), func(ctx context.Context) error {
-		attempt := time.Now()
-		err := l.attempt(ctx, b, l.publisher.broker.Send)
-		latency = time.Since(attempt)
+		attempted := time.Now()
+		err := l.attempt(ctx, b, attempt)
+		latency = time.Since(attempted)
 		if err == nil || errors.Is(err, broker.ErrRefused) {
 			return err
 		}
-		if history.record(err, l.publisher.acknowledgements.Load(), time.Now()); history.shouldIsolate(l.publisher.acknowledgements.Load()) {
+		acknowledged := l.publisher.acknowledgements.Load()
+		if history.record(err, acknowledged, time.Now()); suspect(&history, acknowledged) {
 			return fmt.Errorf("%w: %w", errSuspect, err)
 		}
 		return err
@@ -219,17 +222,11 @@ func (l *lane) retryUnfenced(ctx context.Context, size int, attempt func(context
 	busy := retry.Backoff{Initial: 2 * time.Second, Max: 8 * time.Second}
 	for attempts := 1; ; attempts++ {
 		err := attempt(ctx)
-		if err == nil {
-			if attempts > 1 && p.failingLanes.Add(-1) == 0 { // the last failing lane
-				p.sendOutage.Report(nil)
-			}
-			return nil
-		}
-		if ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if errors.Is(err, broker.ErrRefused) || errors.Is(err, broker.ErrOversized) || errors.Is(err, errSuspect) {
-			if attempts > 1 && p.failingLanes.Add(-1) == 0 {
+		if err == nil || errors.Is(err, broker.ErrRefused) || errors.Is(err, broker.ErrOversized) || errors.Is(err, errSuspect) {
+			if attempts > 1 && p.failingLanes.Add(-1) == 0 { // the last failing lane
 				p.sendOutage.Report(nil) // any further failure concerns only this batch
 			}
 			return err
