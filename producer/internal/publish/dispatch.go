@@ -103,9 +103,6 @@ func (d *dispatcher) canBegin() bool {
 	if d.halted || d.outstanding >= d.window.limit() || !d.worthBatch() {
 		return false
 	}
-	if d.pace.rate == 0 {
-		return true
-	}
 	wait := d.pace.wait(time.Now())
 	if wait > 0 && !d.pausing {
 		d.pausing = true
@@ -166,11 +163,9 @@ func (d *dispatcher) begin(ctx context.Context) (*backlog, error) {
 	b := d.schedule.lease()
 	d.outstanding++
 	d.pace.begin(time.Now())
-	switch {
-	// only this lane is idle: another must wait for the next items
-	case d.idle == 1 && d.outstanding < d.window.maxSize:
+	if d.idle == 1 && d.outstanding < d.window.maxSize { // only this lane is idle: another must wait for the next items
 		d.spawn()
-	default:
+	} else {
 		d.wake()
 	}
 	return b, nil
@@ -208,9 +203,7 @@ func (d *dispatcher) take(b *backlog, n int) {
 func (d *dispatcher) end(sessions []*backlog, messages int, latency time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, b := range sessions {
-		d.schedule.release(b)
-	}
+	d.schedule.release(sessions...)
 	now := time.Now()
 	d.pace.acknowledged(now, messages)
 	d.window.acknowledged(now, latency, d.outstanding >= d.window.limit() && d.worthBatch())
@@ -222,9 +215,7 @@ func (d *dispatcher) end(sessions []*backlog, messages int, latency time.Duratio
 func (d *dispatcher) abandon(sessions ...*backlog) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, b := range sessions {
-		d.schedule.release(b)
-	}
+	d.schedule.release(sessions...)
 	d.outstanding--
 	d.wake()
 }
@@ -241,9 +232,7 @@ func (d *dispatcher) leaseEmpty(session string) *backlog {
 func (d *dispatcher) release(sessions ...*backlog) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, b := range sessions {
-		d.schedule.release(b)
-	}
+	d.schedule.release(sessions...)
 	d.wake()
 }
 

@@ -27,11 +27,10 @@ type item struct {
 // It is pure state, not safe for concurrent use.
 type schedule struct {
 	sessions map[string]*backlog
-	turns    []*backlog // the queue of sessions that are not leased: turns[head:]
-	head     int
-	ready    int  // items of the sessions in the queue
-	waiting  int  // items of all sessions
-	hasCut   bool // items at cutAt and behind it are dropped
+	turns    []*backlog // the queue of sessions that are not leased
+	ready    int        // items of the sessions in the queue
+	waiting  int        // items of all sessions
+	hasCut   bool       // items at cutAt and behind it are dropped
 	cutAt    uint64
 }
 
@@ -62,18 +61,12 @@ func (s *schedule) push(i *item) {
 
 // lease leases the next session of the queue. It returns nil if the queue is empty.
 func (s *schedule) lease() *backlog {
-	if s.head == len(s.turns) {
+	if len(s.turns) == 0 {
 		return nil
 	}
-	b := s.turns[s.head]
-	s.turns[s.head] = nil
-	s.head++
-	if s.head == len(s.turns) {
-		s.turns, s.head = s.turns[:0], 0
-	} else if s.head >= 1024 && s.head*2 >= len(s.turns) {
-		s.turns = slices.Delete(s.turns, 0, s.head)
-		s.head = 0
-	}
+	b := s.turns[0]
+	s.turns[0] = nil
+	s.turns = s.turns[1:]
 	b.leased = true
 	s.ready -= len(b.items)
 	return b
@@ -96,27 +89,27 @@ func (s *schedule) take(b *backlog, n int) {
 	s.waiting -= n
 }
 
-// release ends a lease. A session with further items joins the end of the queue.
-func (s *schedule) release(b *backlog) {
-	b.leased = false
-	s.trim(b)
-	if len(b.items) == 0 {
-		delete(s.sessions, b.session)
-		return
+// release ends leases. A session with further items joins the end of the queue.
+func (s *schedule) release(leases ...*backlog) {
+	for _, b := range leases {
+		b.leased = false
+		s.trim(b)
+		if len(b.items) == 0 {
+			delete(s.sessions, b.session)
+			continue
+		}
+		s.turns = append(s.turns, b)
+		s.ready += len(b.items)
 	}
-	s.turns = append(s.turns, b)
-	s.ready += len(b.items)
 }
 
 // dropFrom drops the waiting items at a sequence number and behind it. Those of a leased session
 // are dropped when it is released.
 func (s *schedule) dropFrom(at uint64) {
 	s.hasCut, s.cutAt = true, at
-	turns := slices.Clone(s.turns[s.head:])
-	s.turns, s.head, s.ready = nil, 0, 0
-	for _, b := range turns {
-		s.release(b)
-	}
+	turns := s.turns
+	s.turns, s.ready = nil, 0
+	s.release(turns...)
 }
 
 // trim drops the items of a session at the cut and behind it.
@@ -137,6 +130,6 @@ func (s *schedule) returnLease(b *backlog) {
 		return
 	}
 	b.leased = false
-	s.turns = slices.Insert(s.turns, s.head, b)
+	s.turns = slices.Insert(s.turns, 0, b)
 	s.ready += len(b.items)
 }
