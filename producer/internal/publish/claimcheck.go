@@ -80,7 +80,7 @@ func (l *lane) storeBody(ctx context.Context, i *item) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		p.metrics.retried()
+		p.metrics.retries.Inc()
 		p.claimOutage.Report(err, telemetry.KeyPosition, i.change.Position)
 		if err := backoff.Wait(ctx); err != nil {
 			return err

@@ -200,7 +200,7 @@ func (s *isolator) sendPending(ctx context.Context, session *backlog) error {
 				return err
 			}
 		case errors.Is(err, broker.ErrRefused), errors.Is(err, errSuspect):
-			s.lane.publisher.metrics.split()
+			s.lane.publisher.metrics.splits.Inc()
 			halves, err := s.halves(ctx, t.loadedBatch)
 			if err != nil {
 				return err
@@ -295,7 +295,7 @@ func (s *isolator) halves(ctx context.Context, b loadedBatch) ([]loadedBatch, er
 // split sends the two halves of a batch in order. A batch with several sessions is split between
 // sessions.
 func (s *isolator) split(ctx context.Context, b loadedBatch) error {
-	s.lane.publisher.metrics.split()
+	s.lane.publisher.metrics.splits.Inc()
 	s.wasSplit = true
 	of := len(b.sessions) / 2
 	if of == 0 {

@@ -32,7 +32,7 @@ func describe(i *item) string {
 func (s *isolator) parkOrHalt(ctx context.Context, t *part, why error) error {
 	l, p, i := s.lane, s.lane.publisher, t.items[0]
 	s.anyRefused = true
-	p.metrics.refused()
+	p.metrics.refusals.Inc()
 	why = fmt.Errorf("send the %s: %w", describe(i), why)
 	if p.config.Refusals == nil {
 		return &unsendable{i.sequence, fmt.Errorf("%w. Fix its cause; or set ON_REFUSED=park, which stores such a message in "+
@@ -72,7 +72,7 @@ func (l *lane) storeRefused(ctx context.Context, b blob) error {
 		if err == nil {
 			return nil
 		}
-		p.metrics.retried()
+		p.metrics.retries.Inc()
 		if err := backoff.Wait(ctx); err != nil {
 			return err
 		}

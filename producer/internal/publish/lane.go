@@ -88,7 +88,7 @@ func (l *lane) fill(ctx context.Context, first *backlog, limit int) (loadedBatch
 		n, err := l.pack(ctx, &out, waiting, room, events)
 		if err != nil && !errors.Is(err, broker.ErrFull) && len(out.items) == 0 { // items before it are sent first
 			if ctx.Err() == nil {
-				l.publisher.metrics.refused()
+				l.publisher.metrics.refusals.Inc()
 				err = &unsendable{waiting[0].sequence, err}
 			}
 			return loadedBatch{}, err
@@ -116,8 +116,7 @@ func (l *lane) pack(ctx context.Context, out *loadedBatch, items []*item, room, 
 				return n, err
 			}
 			if packed > 0 {
-				out.added(packed)
-				out.items = append(out.items, items[n:n+packed]...)
+				out.added(items[n : n+packed]...)
 				n += packed
 				continue
 			}
@@ -139,16 +138,14 @@ func (l *lane) pack(ctx context.Context, out *loadedBatch, items []*item, room, 
 			// the item keeps its change, for the error if the message is too large for the entity
 			// as well
 			batch.AddUnbatched(i.message)
-			out.added(1)
-			out.items = append(out.items, i)
+			out.added(i)
 			return n + 1, broker.ErrFull
 		case err != nil:
 			return n, err
 		}
 		// the batch holds the message; the rest describes the event if it is refused
 		i.message, i.change.Body = nil, nil
-		out.added(1)
-		out.items = append(out.items, i)
+		out.added(i)
 		n++
 	}
 	return n, nil
@@ -199,9 +196,9 @@ func (l *lane) attempt(ctx context.Context, b loadedBatch, send func(context.Con
 	err := send(ctx, b.batch)
 	switch {
 	case errors.Is(err, broker.ErrUnknown), errors.Is(err, broker.ErrTimedOut):
-		l.publisher.metrics.outcomeUnknown()
+		l.publisher.metrics.unknown.Inc()
 	case errors.Is(err, broker.ErrOversized):
-		l.publisher.metrics.refused()
+		l.publisher.metrics.refusals.Inc()
 		return &unsendable{b.items[0].sequence, oversized(b.items[0])}
 	}
 	return err
@@ -231,7 +228,7 @@ func (l *lane) retryUnfenced(ctx context.Context, size int, attempt func(context
 			}
 			return err
 		}
-		p.metrics.retried()
+		p.metrics.retries.Inc()
 		if attempts == 1 {
 			p.failingLanes.Add(1)
 		}

@@ -89,12 +89,6 @@ func (m *Metrics) acknowledged(events int, latency time.Duration) {
 	m.latency.Observe(latency.Seconds())
 }
 
-func (m *Metrics) outcomeUnknown() { m.unknown.Inc() }
-func (m *Metrics) retried()        { m.retries.Inc() }
-func (m *Metrics) throttled()      { m.busy.Inc() }
-func (m *Metrics) refused()        { m.refusals.Inc() }
-func (m *Metrics) split()          { m.splits.Inc() }
-
 func (m *Metrics) park() {
 	m.parked.Inc()
 	m.parkedTotal.Add(1)

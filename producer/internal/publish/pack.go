@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -30,17 +31,15 @@ func (b *loadedBatch) itemsOf(n int) (items int) {
 	return items
 }
 
-// added records a message with a number of events.
-func (b *loadedBatch) added(events int) {
-	if events > 1 && b.events == nil {
-		b.events = make([]int, len(b.items), len(b.items)+1)
-		for i := range b.events {
-			b.events[i] = 1
-		}
+// added records that the events of items are in one more message.
+func (b *loadedBatch) added(items ...*item) {
+	if len(items) > 1 && b.events == nil {
+		b.events = slices.Repeat([]int{1}, len(b.items))
 	}
 	if b.events != nil {
-		b.events = append(b.events, events)
+		b.events = append(b.events, len(items))
 	}
+	b.items = append(b.items, items...)
 }
 
 // cut returns the first n messages and the rest.

@@ -285,7 +285,7 @@ func (p *Publisher) release(items []*item, done func(sequence ...uint64) (reache
 
 // throttled records that the broker is busy.
 func (p *Publisher) throttled() {
-	p.metrics.throttled()
+	p.metrics.busy.Inc()
 	p.dispatcher.throttled()
 	p.throttles.Add(1)
 }
@@ -296,9 +296,9 @@ func oversized(i *item) error {
 	if i.message != nil {
 		size = len(i.message.Body)
 	}
-	return fmt.Errorf("%w: %s of aggregate %q at %s: its message of %d bytes is larger than the entity accepts; "+
+	return fmt.Errorf("%w: %s: its message of %d bytes is larger than the entity accepts; "+
 		"set ON_OVERSIZE=claimcheck, make the event smaller, or use an entity that accepts larger messages (Premium)",
-		broker.ErrOversized, i.change.Operation, i.change.Aggregate, i.change.Position, size)
+		broker.ErrOversized, describe(i), size)
 }
 
 // maxLead is how many times MaxEvents the newest event may be ahead of the oldest unacknowledged

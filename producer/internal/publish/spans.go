@@ -44,7 +44,7 @@ func (s *spans) published(ctx context.Context, c *envelope.Change) trace.Span {
 	if !span.IsRecording() {
 		return nil
 	}
-	span.SetAttributes(s.attributes("send",
+	span.SetAttributes(s.attributes(
 		attribute.String("messaging.message.id", envelope.InGeneration(envelope.MessageID(c.Stream, c.Token), c.Generation)),
 		attribute.String("sluice.stream", c.Stream),
 		attribute.String("sluice.aggregate", c.Aggregate),
@@ -81,7 +81,7 @@ func (s *spans) sending(ctx context.Context, items []*item) trace.Span {
 	}
 	_, span := s.tracer.Start(trace.ContextWithSpan(ctx, parent), "send "+s.entity, trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithLinks(links...),
-		trace.WithAttributes(s.attributes("send", attribute.Int("messaging.batch.message_count", len(items)))...))
+		trace.WithAttributes(s.attributes(attribute.Int("messaging.batch.message_count", len(items)))...))
 	return span
 }
 
@@ -139,11 +139,11 @@ func (s *spans) abandon(err error) {
 	clear(s.open)
 }
 
-func (s *spans) attributes(operation string, more ...attribute.KeyValue) []attribute.KeyValue {
+func (s *spans) attributes(more ...attribute.KeyValue) []attribute.KeyValue {
 	return append([]attribute.KeyValue{
 		attribute.String("messaging.system", "servicebus"),
 		attribute.String("messaging.destination.name", s.entity),
-		attribute.String("messaging.operation.type", operation),
+		attribute.String("messaging.operation.type", "send"),
 	}, more...)
 }
 
