@@ -34,9 +34,6 @@ type parkedSession struct {
 func (c *parkLimiter) acknowledged(sessions []*backlog) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.sessions) == 0 {
-		return
-	}
 	for _, s := range sessions {
 		delete(c.sessions, s.session)
 	}
@@ -50,9 +47,6 @@ func (c *parkLimiter) allow(session string, history *failureHistory) (first bool
 	of := c.sessions[session]
 	if of == nil {
 		of = &parkedSession{}
-		if c.sessions == nil {
-			c.sessions = map[string]*parkedSession{}
-		}
 		c.sessions[session] = of
 	}
 	unproven := history.proof != sameSession && !history.rejected && !history.permanent

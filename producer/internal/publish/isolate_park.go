@@ -52,7 +52,8 @@ func (s *isolator) parkOrHalt(ctx context.Context, t *part, why error) error {
 		telemetry.KeyPosition, i.change.Position, telemetry.KeyAggregate, i.change.Aggregate, telemetry.KeyDescription,
 		"the record is blob "+kept[1].name, telemetry.KeyError, why)
 	p.spans.refused(i, why)
-	p.release(t.items, p.watermark.Drop)
+	p.watermark.Drop(i.sequence)
+	p.release(t.items)
 	p.progress.Add(1)
 	return nil
 }

@@ -108,7 +108,7 @@ func (s *isolator) resendProbe(ctx context.Context, t *part) {
 	if p.config.StallAfter > 0 {
 		every = min(every, p.config.StallAfter/4) // an acknowledgement shows that this leader makes progress
 	}
-	if !t.probedAt.IsZero() && time.Since(t.probedAt) < every {
+	if time.Since(t.probedAt) < every {
 		return
 	}
 	probe := p.probes.find(session)

@@ -120,6 +120,7 @@ func New(config Config, to broker.Broker, fence Fence, start checkpoint.Progress
 		events:      semaphore.NewWeighted(config.MaxEvents),
 		bytes:       semaphore.NewWeighted(config.MaxBytes),
 		remembered:  semaphore.NewWeighted(maxLead * config.MaxEvents),
+		parkLimiter: parkLimiter{sessions: map[string]*parkedSession{}},
 	}
 	p.batchMessages.set(config.BatchMessages)
 	return p
@@ -264,20 +265,20 @@ func (p *Publisher) acknowledged(b loadedBatch) {
 	p.spans.acknowledged(b.items)
 	p.rememberProbes(b)
 	p.parkLimiter.acknowledged(b.sessions)
-	p.release(b.items, p.watermark.Ack)
+	p.release(b.items)
 	p.progress.Add(1)
 	p.acknowledgements.Add(1)
 }
 
 // release returns the capacity of finished events and advances the watermark.
-func (p *Publisher) release(items []*item, done func(sequence ...uint64) (reached int64)) {
+func (p *Publisher) release(items []*item) {
 	sequences := make([]uint64, len(items))
 	var bytes int64
 	for n, i := range items {
 		sequences[n] = i.sequence
 		bytes += i.size
 	}
-	p.remembered.Release(done(sequences...))
+	p.remembered.Release(p.watermark.Ack(sequences...))
 	p.bytes.Release(bytes)
 	p.events.Release(int64(len(items)))
 	p.inFlight.Add(-int64(len(items)))

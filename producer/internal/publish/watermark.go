@@ -72,15 +72,11 @@ func (w *Watermark) Ack(sequence ...uint64) (reached int64) {
 	return w.advance()
 }
 
-// Drop is Ack for events that are stored elsewhere: they do not count as published.
-func (w *Watermark) Drop(sequence ...uint64) (reached int64) {
+// Drop records that an event is stored elsewhere: it does not count as published. Ack must follow.
+func (w *Watermark) Drop(sequence uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range sequence {
-		e := w.at(int(s - w.first))
-		e.acked, e.dropped = true, true
-	}
-	return w.advance()
+	w.at(int(sequence - w.first)).dropped = true
 }
 
 // Wait waits until everything that was registered is acknowledged, or until ctx ends: its cause is
