@@ -67,9 +67,9 @@ func (o *Outage) Report(err error, attributes ...any) {
 	}
 }
 
-// Until retries check until it succeeds, and reports every attempt. each bounds one attempt. It
-// returns false if ctx ends first.
-func (o *Outage) Until(ctx context.Context, attempt time.Duration, check func(context.Context) error) bool {
+// Until retries check until it succeeds, and reports every attempt, with the attributes. attempt
+// bounds one attempt. Until returns false if ctx ends first.
+func (o *Outage) Until(ctx context.Context, attempt time.Duration, check func(context.Context) error, attributes ...any) bool {
 	var backoff retry.Backoff
 	for {
 		trying, cancel := context.WithTimeout(ctx, attempt)
@@ -78,7 +78,7 @@ func (o *Outage) Until(ctx context.Context, attempt time.Duration, check func(co
 		if ctx.Err() != nil {
 			return false
 		}
-		o.Report(err)
+		o.Report(err, attributes...)
 		if err == nil {
 			return true
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/shared/retry"
+	"github.com/sluice-cdc/sluice/shared/outage"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -66,24 +66,28 @@ func (l *lane) encodeMessage(i *item) (err error) {
 func (l *lane) storeBody(ctx context.Context, i *item) error {
 	p := l.publisher
 	i.message = nil
-	var backoff retry.Backoff
-	for {
-		attempt, cancel := context.WithTimeout(ctx, storeTimeout)
-		claim, err := p.config.Claims.Put(attempt, i.change)
-		cancel()
-		if err == nil {
-			p.claimOutage.Report(nil)
-			p.metrics.claimChecked(claim.Size)
-			i.change.Body, i.change.Claim = nil, &claim
-			return l.encodeMessage(i)
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		p.metrics.retries.Inc()
-		p.claimOutage.Report(err, telemetry.KeyPosition, i.change.Position)
-		if err := backoff.Wait(ctx); err != nil {
-			return err
-		}
+	var claim envelope.Claim
+	if err := p.store(ctx, p.claimOutage, func(ctx context.Context) (err error) {
+		claim, err = p.config.Claims.Put(ctx, i.change)
+		return err
+	}, telemetry.KeyPosition, i.change.Position); err != nil {
+		return err
 	}
+	p.metrics.claimChecked(claim.Size)
+	i.change.Body, i.change.Claim = nil, &claim
+	return l.encodeMessage(i)
+}
+
+// store calls put until it succeeds. The error is the cause of ctx.
+func (p *Publisher) store(ctx context.Context, storage *outage.Outage, put func(context.Context) error, attributes ...any) error {
+	if !storage.Until(ctx, storeTimeout, func(attempt context.Context) error {
+		err := put(attempt)
+		if err != nil && ctx.Err() == nil {
+			p.metrics.retries.Inc()
+		}
+		return err
+	}, attributes...) {
+		return context.Cause(ctx)
+	}
+	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/envelope"
-	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -30,7 +29,7 @@ func describe(i *item) string {
 // stream, or it parks the message: it stores the message in Blob storage, with a record of its
 // properties and the reason, before the watermark moves past it.
 func (s *isolator) parkOrHalt(ctx context.Context, t *part, why error) error {
-	l, p, i := s.lane, s.lane.publisher, t.items[0]
+	p, i := s.lane.publisher, t.items[0]
 	s.anyRefused = true
 	p.metrics.refusals.Inc()
 	why = fmt.Errorf("send the %s: %w", describe(i), why)
@@ -42,8 +41,10 @@ func (s *isolator) parkOrHalt(ctx context.Context, t *part, why error) error {
 	if err != nil {
 		return err
 	}
-	for _, blob := range kept {
-		if err := l.storeRefused(ctx, blob); err != nil {
+	for _, b := range kept {
+		if err := p.store(ctx, p.parkOutage, func(ctx context.Context) error {
+			return p.config.Refusals.Keep(ctx, b.name, b.contentType, b.content)
+		}, telemetry.KeyDescription, b.name); err != nil {
 			return err
 		}
 	}
@@ -56,28 +57,6 @@ func (s *isolator) parkOrHalt(ctx context.Context, t *part, why error) error {
 	p.release(t.items)
 	p.progress.Add(1)
 	return nil
-}
-
-// storeRefused stores one blob, retrying until it succeeds.
-func (l *lane) storeRefused(ctx context.Context, b blob) error {
-	p := l.publisher
-	var backoff retry.Backoff
-	for {
-		attempt, cancel := context.WithTimeout(ctx, storeTimeout)
-		err := p.config.Refusals.Keep(attempt, b.name, b.contentType, b.content)
-		cancel()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		p.parkOutage.Report(err, telemetry.KeyDescription, b.name)
-		if err == nil {
-			return nil
-		}
-		p.metrics.retries.Inc()
-		if err := backoff.Wait(ctx); err != nil {
-			return err
-		}
-	}
 }
 
 type blob struct {
