@@ -30,8 +30,9 @@ func (s *Stream) BreakLease(ctx context.Context) error {
 		if err = s.breakOnce(ctx, snapshot); !errors.Is(err, checkpoint.ErrChanged) {
 			break
 		}
-		if snapshot, err = s.read(ctx); err != nil {
-			return err
+		var failed error // err stays that of the last attempt
+		if snapshot, failed = s.read(ctx); failed != nil {
+			return failed
 		}
 	}
 	if err != nil {
