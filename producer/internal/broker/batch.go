@@ -146,27 +146,18 @@ func batchCapacity(properties map[string]any, maxMessageSize uint64) uint64 {
 	return MaxBatchBytes // the link states no limit
 }
 
-// toAMQP converts a message the way the SDK does, for the fields that an envelope uses.
+// toAMQP converts a message of package envelope the way the SDK does.
 func toAMQP(m *azservicebus.Message) *amqp.Message {
 	out := &amqp.Message{
 		Data: [][]byte{m.Body},
 		Properties: &amqp.MessageProperties{
-			GroupID: m.SessionID, ContentType: m.ContentType, Subject: m.Subject,
-			To: m.To, ReplyTo: m.ReplyTo, ReplyToGroupID: m.ReplyToSessionID,
+			MessageID: *m.MessageID, GroupID: m.SessionID, ContentType: m.ContentType, Subject: m.Subject,
 		},
+		Annotations:           amqp.Annotations{"x-opt-partition-key": *m.PartitionKey},
 		ApplicationProperties: m.ApplicationProperties,
-	}
-	if m.MessageID != nil {
-		out.Properties.MessageID = *m.MessageID
 	}
 	if m.CorrelationID != nil {
 		out.Properties.CorrelationID = *m.CorrelationID
-	}
-	if m.TimeToLive != nil {
-		out.Header = &amqp.MessageHeader{TTL: *m.TimeToLive}
-	}
-	if m.PartitionKey != nil {
-		out.Annotations = amqp.Annotations{"x-opt-partition-key": *m.PartitionKey}
 	}
 	return out
 }
