@@ -22,7 +22,7 @@ const blobRoleRemedy = "give the identity the role Storage Blob Data Contributor
 	"check its account key)"
 
 // examineBlob acquires a lease and makes conditional writes on a blob of its own.
-func (s *doctor) examineBlob(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineBlob(ctx context.Context, e *checkup.Findings) {
 	if !s.examineContainer(ctx, e) {
 		return
 	}
@@ -43,32 +43,31 @@ func (s *doctor) examineBlob(ctx context.Context, e *checkup.Findings) {
 
 // examineContainer checks the container, the checkpoint and the last failure. It returns false if
 // there is no container.
-func (s *doctor) examineContainer(ctx context.Context, e *checkup.Findings) bool {
+func (s *Stream) examineContainer(ctx context.Context, e *checkup.Findings) bool {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	if s.Container == nil {
-		return s.examineCheckpoint(ctx, e)
-	}
-	if _, err := s.Container.GetProperties(ctx, nil); err != nil {
-		problem, remedy := explainBlob(err)
-		if statusCode(err) == http.StatusNotFound {
-			problem = "it does not exist"
-			remedy = "create it, or let a producer do so at its first start (its identity needs Storage Blob Data Contributor on " +
-				"the account); or check BLOB_CONTAINER"
+	if s.Container != nil {
+		ask := func() error {
+			_, err := s.Container.GetProperties(ctx, nil)
+			return err
 		}
-		e.Problem("blob container", remedy, "%s", problem)
-		return false
+		if err := ask(); err != nil {
+			problem, remedy := explainBlob(err)
+			if statusCode(err) == http.StatusNotFound {
+				problem = "it does not exist"
+				remedy = "create it, or let a producer do so at its first start (its identity needs Storage Blob Data Contributor on " +
+					"the account); or check BLOB_CONTAINER"
+			}
+			e.Problem("blob container", remedy, "%s", problem)
+			return false
+		}
+		e.OK("blob container", "it exists; it responds in %s", checkup.Fastest(ask))
 	}
-	e.OK("blob container", "it exists; it responds in %s", checkup.Fastest(func() error {
-		_, err := s.Container.GetProperties(ctx, nil)
-		return err
-	}))
-
 	return s.examineCheckpoint(ctx, e)
 }
 
 // examineStore lets the store examine the service behind it.
-func (s *doctor) examineStore(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineStore(ctx context.Context, e *checkup.Findings) {
 	if s.Checks.Store == nil {
 		return
 	}
@@ -85,7 +84,7 @@ func (s *doctor) examineStore(ctx context.Context, e *checkup.Findings) {
 
 // examineCheckpoint checks the checkpoint and the last failure. It returns false if the store does
 // not answer.
-func (s *doctor) examineCheckpoint(ctx context.Context, e *checkup.Findings) bool {
+func (s *Stream) examineCheckpoint(ctx context.Context, e *checkup.Findings) bool {
 	snapshot, err := s.observe(ctx)
 	switch {
 	case errors.Is(err, checkpoint.ErrNotFound) && errors.Is(s.checkpoint().Missing(ctx), checkpoint.ErrGone):
@@ -110,7 +109,7 @@ func (s *doctor) examineCheckpoint(ctx context.Context, e *checkup.Findings) boo
 }
 
 // examinePacks reports whether leaders send packs, and what fills them.
-func (s *doctor) examinePacks(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examinePacks(ctx context.Context, e *checkup.Findings) {
 	const check = "packs"
 	if s.PackEvents == 0 {
 		return
@@ -133,7 +132,7 @@ func (s *doctor) examinePacks(ctx context.Context, e *checkup.Findings) {
 }
 
 // examineFailure reports the last failure, and whether the stream has continued since.
-func (s *doctor) examineFailure(ctx context.Context, e *checkup.Findings, snapshot checkpoint.Snapshot) {
+func (s *Stream) examineFailure(ctx context.Context, e *checkup.Findings, snapshot checkpoint.Snapshot) {
 	const check = "last failure"
 	f, err := s.lastFailure(ctx)
 	switch {
@@ -154,7 +153,7 @@ var errUnconditional = errors.New("a write over a record that had changed was ac
 
 // rehearse does with a scratch blob what a leader does with the checkpoint, and returns how long
 // each heartbeat took: at least one.
-func (s *doctor) rehearse(ctx context.Context, name string) (took []time.Duration, err error) {
+func (s *Stream) rehearse(ctx context.Context, name string) (took []time.Duration, err error) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	scratch := s.Open(name)
@@ -195,7 +194,7 @@ func statusCode(err error) int {
 }
 
 // explainStore returns what an error of the checkpoint store means.
-func (s *doctor) explainStore(err error) (problem, remedy string) {
+func (s *Stream) explainStore(err error) (problem, remedy string) {
 	if s.Container != nil {
 		return explainBlob(err)
 	}
@@ -229,7 +228,7 @@ func explainBlob(err error) (problem, remedy string) {
 
 // examineClaims writes a blob to the container for the bodies of large events and refused messages,
 // and deletes it again.
-func (s *doctor) examineClaims(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineClaims(ctx context.Context, e *checkup.Findings) {
 	const check = "claim checks"
 	if s.Checks.Claims == nil {
 		e.OK(check, "not used: an event that is too large for a message, or that Service Bus refuses, stops the stream (ON_OVERSIZE=fail, ON_REFUSED=fail)")

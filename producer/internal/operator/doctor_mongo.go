@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
-func (s *doctor) examineMongo(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineMongo(ctx context.Context, e *checkup.Findings) {
 	bounded, cancel := s.withTimeout(ctx)
 	answers := e.Mongo(bounded, s.Collection.Database().Client(), "mongodb", "MONGODB_URI", "change streams")
 	cancel()
@@ -44,7 +44,7 @@ func (s *doctor) examineMongo(ctx context.Context, e *checkup.Findings) {
 }
 
 // examineVersion reports which features the server lacks.
-func (s *doctor) examineVersion(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineVersion(ctx context.Context, e *checkup.Findings) {
 	const check = "version"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -62,7 +62,7 @@ func (s *doctor) examineVersion(ctx context.Context, e *checkup.Findings) {
 	}
 }
 
-func (s *doctor) examineStream(ctx context.Context, e *checkup.Findings) (token bson.Raw, opened bool) {
+func (s *Stream) examineStream(ctx context.Context, e *checkup.Findings) (token bson.Raw, opened bool) {
 	const check = "change stream"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -98,7 +98,7 @@ func (s *doctor) examineStream(ctx context.Context, e *checkup.Findings) (token 
 }
 
 // examineForm compares the version of the deployment's tokens with that of the stream's positions.
-func (s *doctor) examineForm(ctx context.Context, e *checkup.Findings, form string) {
+func (s *Stream) examineForm(ctx context.Context, e *checkup.Findings, form string) {
 	const check = "tokens"
 	snapshot, err := s.read(ctx)
 	position := snapshot.Record.Progress.Position
@@ -115,7 +115,7 @@ func (s *doctor) examineForm(ctx context.Context, e *checkup.Findings, form stri
 }
 
 // examineSettings checks, if positions are counted, that the same events are counted as before.
-func (s *doctor) examineSettings(ctx context.Context, e *checkup.Findings, counting bool) {
+func (s *Stream) examineSettings(ctx context.Context, e *checkup.Findings, counting bool) {
 	const check = "reading settings"
 	snapshot, err := s.read(ctx)
 	progress := snapshot.Record.Progress
@@ -135,7 +135,7 @@ func (s *doctor) examineSettings(ctx context.Context, e *checkup.Findings, count
 
 // examineHistory checks whether the stream can continue from the checkpoint, and how long it could
 // be stopped.
-func (s *doctor) examineHistory(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineHistory(ctx context.Context, e *checkup.Findings) {
 	const check = "history"
 	snapshot, err := s.read(ctx)
 	if err != nil || len(snapshot.Record.Progress.ResumeToken) == 0 {
@@ -171,7 +171,7 @@ func (s *doctor) examineHistory(ctx context.Context, e *checkup.Findings) {
 }
 
 // examineImages compares the requested pre- and post-images with those that the collection keeps.
-func (s *doctor) examineImages(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineImages(ctx context.Context, e *checkup.Findings) {
 	const check = "pre-images"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -196,7 +196,7 @@ func (s *doctor) examineImages(ctx context.Context, e *checkup.Findings) {
 
 // examineAggregates checks that the aggregate of every update and delete can be determined, and is
 // the same at every reading.
-func (s *doctor) examineAggregates(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineAggregates(ctx context.Context, e *checkup.Findings) {
 	const check = "aggregates"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -219,7 +219,7 @@ func (s *doctor) examineAggregates(ctx context.Context, e *checkup.Findings) {
 }
 
 // examineTypes checks for versions and aggregate ids with misleading types.
-func (s *doctor) examineTypes(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineTypes(ctx context.Context, e *checkup.Findings) {
 	const check = "types"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()

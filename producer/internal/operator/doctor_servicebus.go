@@ -14,7 +14,7 @@ import (
 )
 
 // examineServiceBus opens a sender's link and sends nothing.
-func (s *doctor) examineServiceBus(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineServiceBus(ctx context.Context, e *checkup.Findings) {
 	const check = "service bus"
 	bounded, cancel := s.withTimeout(ctx)
 	defer cancel()
@@ -44,7 +44,7 @@ func (s *doctor) examineServiceBus(ctx context.Context, e *checkup.Findings) {
 	}
 }
 
-func (s *doctor) openSender(ctx context.Context) error {
+func (s *Stream) openSender(ctx context.Context) error {
 	client, err := s.Checks.Dial()
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (s *doctor) openSender(ctx context.Context) error {
 
 // examineEntity checks the entity's properties. That needs the right to manage, which the producer
 // itself does not need: if it is missing, that is reported and is no problem.
-func (s *doctor) examineEntity(ctx context.Context, e *checkup.Findings) {
+func (s *Stream) examineEntity(ctx context.Context, e *checkup.Findings) {
 	const sessions, duplicates = "sessions", "duplicate detection"
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()

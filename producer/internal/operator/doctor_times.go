@@ -21,7 +21,7 @@ const (
 
 // rehearseHeartbeats writes a record repeatedly, as a leader's heartbeats do, and returns how long
 // each write took.
-func (s *doctor) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Checkpoint, record checkpoint.Record, leaseID string, tag store.Tag) (took []time.Duration, err error) {
+func (s *Stream) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Checkpoint, record checkpoint.Record, leaseID string, tag store.Tag) (took []time.Duration, err error) {
 	for began := time.Now(); len(took) < maxHeartbeats && time.Since(began) < maxRehearsal; {
 		s.Progress.Set("doctor: heartbeats", int64(len(took)), maxHeartbeats)
 		at := time.Now()
@@ -36,7 +36,7 @@ func (s *doctor) rehearseHeartbeats(ctx context.Context, scratch *checkpoint.Che
 // examineTimes compares the duration of heartbeats with the times of the election: only storage
 // limits them. Opening connections is not subject to the fence, and sends continue for as long as
 // heartbeats do.
-func (s *doctor) examineTimes(e *checkup.Findings, took []time.Duration) {
+func (s *Stream) examineTimes(e *checkup.Findings, took []time.Duration) {
 	const check = "leadership times"
 	slices.Sort(took)
 	most := took[max(len(took)-2, 0)] // one slow heartbeat is tolerated: the second request is for that

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,22 +62,16 @@ func (e *Entity) describe(ctx context.Context) (found entityProperties, err erro
 	}
 	if e.Queue {
 		queue, err := client.GetQueue(ctx, e.Name, nil)
-		switch {
-		case err != nil:
-			return found, err
-		case queue == nil:
-			return found, errors.New("there is no such queue")
+		if err != nil || queue == nil {
+			return found, cmp.Or(err, errors.New("there is no such queue"))
 		}
 		found.note(e.Name, queue.RequiresSession)
 		found.recognises = queue.RequiresDuplicateDetection != nil && *queue.RequiresDuplicateDetection
 		return found, nil
 	}
 	topic, err := client.GetTopic(ctx, e.Name, nil)
-	switch {
-	case err != nil:
-		return found, err
-	case topic == nil:
-		return found, errors.New("there is no such topic")
+	if err != nil || topic == nil {
+		return found, cmp.Or(err, errors.New("there is no such topic"))
 	}
 	found.recognises = topic.RequiresDuplicateDetection != nil && *topic.RequiresDuplicateDetection
 	for pager := client.NewListSubscriptionsPager(e.Name, nil); pager.More(); {

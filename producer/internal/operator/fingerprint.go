@@ -39,7 +39,7 @@ func (s *Stream) AcceptFingerprint(ctx context.Context, drained bool) error {
 	}
 	// Never by force: an overruled leader would keep publishing with the old settings until it
 	// notices.
-	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) error {
+	t, err := s.rewrite(ctx, false, func(r *checkpoint.Record) error {
 		r.Fingerprint = to
 		if !changes.Counted(r.Progress.Position) { // nothing is published again if positions are counted
 			r.AcceptedAt = max(r.AcceptedAt, r.Progress.Position)
@@ -49,10 +49,10 @@ func (s *Stream) AcceptFingerprint(ctx context.Context, drained bool) error {
 	if err != nil {
 		return err
 	}
-	return s.print(t.done(kept), "stream %q: accepted: %s; epoch %d; the old record is kept as blob %s\n"+
+	return s.print(t.done(), "stream %q: accepted: %s; epoch %d; the old record is kept as blob %s\n"+
 		"Read models keep their data: if aggregates have other ids now, or versions start over, build new ones.\n"+
 		"Everything before the checkpoint was published with the former settings: a rewind to an earlier time needs --reapply.",
-		s.Name, strings.Join(changed, "; "), t.epoch, kept)
+		s.Name, strings.Join(changed, "; "), t.epoch, t.kept)
 }
 
 // SetSessionKey records in the checkpoint that from now on the stream is published with another
@@ -73,14 +73,14 @@ func (s *Stream) SetSessionKey(ctx context.Context, key envelope.SessionKey, dra
 			"empty every subscription, replay or drop what is parked, and then give --drained", ErrRefused, was)
 	}
 	// Never by force: an overruled leader would keep sending with the old key until it notices.
-	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) error {
+	t, err := s.rewrite(ctx, false, func(r *checkpoint.Record) error {
 		r.SessionKey = key
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return s.print(t.done(kept), "stream %q: session key %s → %s, epoch %d; the old record is kept as blob %s\n"+
+	return s.print(t.done(), "stream %q: session key %s → %s, epoch %d; the old record is kept as blob %s\n"+
 		"Start the producers with SESSION_KEY=%s: any other is refused.",
-		s.Name, t.from.Record.SessionKey, key, t.epoch, kept, key)
+		s.Name, t.from.Record.SessionKey, key, t.epoch, t.kept, key)
 }

@@ -54,13 +54,14 @@ func (s *Stream) breakOnce(ctx context.Context, snapshot checkpoint.Snapshot) er
 type leasedRecord struct {
 	leaseID string
 	from    checkpoint.Snapshot
-	broke   bool  // another client held the lease
-	epoch   int64 // of the record that this command writes
+	broke   bool   // another client held the lease
+	epoch   int64  // of the record that this command writes
+	kept    string // the name of the copy of the old record
 }
 
-// done returns the result for a record that was changed and whose previous content is kept.
-func (t leasedRecord) done(kept string) Result {
-	d := Result{Changed: true, Epoch: t.epoch, OldRecord: kept}
+// done returns the result for a record that was changed.
+func (t leasedRecord) done() Result {
+	d := Result{Changed: true, Epoch: t.epoch, OldRecord: t.kept}
 	if t.broke {
 		d.BrokeLeaseOf = t.from.Record.Leader
 	}
@@ -104,22 +105,23 @@ func (s *Stream) acquire(ctx context.Context, leaseID string, from checkpoint.Sn
 	defer cancel()
 	err := s.checkpoint().Acquire(ctx, leaseID, s.LeaseDuration, from.Tag)
 	if err != nil && !errors.Is(err, checkpoint.ErrLeaseHeld) && !errors.Is(err, checkpoint.ErrChanged) {
-		s.release(ctx, leaseID) // it may have been granted although the response was lost
+		s.release(ctx, s.checkpoint(), leaseID) // it may have been granted although the response was lost
 	}
 	return err
 }
 
-func (s *Stream) release(ctx context.Context, leaseID string) {
+// release releases a lease, also if it may not be held, and after ctx has ended.
+func (s *Stream) release(ctx context.Context, c *checkpoint.Checkpoint, leaseID string) {
 	ctx, cancel := s.withTimeout(context.WithoutCancel(ctx))
 	defer cancel()
-	_ = s.checkpoint().Release(ctx, leaseID) // otherwise it expires
+	_ = c.Release(ctx, leaseID) // otherwise it expires, or a standby breaks it after TAKEOVER_AFTER
 }
 
 // replace moves the checkpoint to other progress. If positions are counted, a new series begins,
 // larger than every position that an earlier leader can have assigned. If they are not and the
 // checkpoint goes back, a new generation begins: with unchanged MessageIds the broker would drop
 // the messages that it remembers.
-func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, change Change) (t leasedRecord, kept string, err error) {
+func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, change Change) (t leasedRecord, err error) {
 	return s.rewrite(ctx, change.Force, func(r *checkpoint.Record) error {
 		if err := change.permits(to, *r); err != nil { // another command may have moved it meanwhile
 			return err
@@ -137,26 +139,26 @@ func (s *Stream) replace(ctx context.Context, to checkpoint.Progress, change Cha
 
 // rewrite changes the record as a new leader would: acquire the lease, keep the old record, write
 // the next epoch under the lease, release. An error of change is returned, and nothing is written.
-func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoint.Record) error) (t leasedRecord, kept string, err error) {
+func (s *Stream) rewrite(ctx context.Context, force bool, change func(*checkpoint.Record) error) (t leasedRecord, err error) {
 	if t, err = s.takeLease(ctx, force); err != nil {
-		return t, "", err
+		return t, err
 	}
-	defer s.release(ctx, t.leaseID)
+	defer s.release(ctx, s.checkpoint(), t.leaseID)
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	record := t.from.Record
 	if t.epoch, err = s.checkpoint().NextEpoch(ctx, record.Epoch); err != nil {
-		return t, "", err
+		return t, err
 	}
 	record.Epoch, record.Leader, record.HeartbeatAt = t.epoch, s.Operator, time.Now()
 	if err := change(&record); err != nil {
-		return t, "", err
+		return t, err
 	}
-	if kept, err = s.checkpoint().KeepCopy(ctx, t.from.Record); err != nil {
-		return t, "", err
+	if t.kept, err = s.checkpoint().KeepCopy(ctx, t.from.Record); err != nil {
+		return t, err
 	}
 	if _, err := s.checkpoint().Write(ctx, record, t.leaseID, t.from.Tag); err != nil {
-		return t, kept, fmt.Errorf("%w (the old record is kept as %s; check with `producer token show` before trying again)", err, kept)
+		return t, fmt.Errorf("%w (the old record is kept as %s; check with `producer token show` before trying again)", err, t.kept)
 	}
-	return t, kept, nil
+	return t, nil
 }

@@ -32,7 +32,7 @@ func (s *Stream) TokenMove(ctx context.Context, store string, force bool) error 
 	if err != nil {
 		return err
 	}
-	done := t.done("")
+	done := t.done()
 	done.Changed, done.Epoch = changed, epoch
 	if !changed {
 		return s.print(done, "nothing to do: the checkpoint of stream %q is in the store %s already, at epoch %d", s.Name, store, epoch)
@@ -63,7 +63,7 @@ func (s *Stream) leave(ctx context.Context, store string, target *checkpoint.Che
 	if t, err = s.takeLease(ctx, force); err != nil {
 		return left, t, err
 	}
-	defer s.release(ctx, t.leaseID)
+	defer s.release(ctx, s.checkpoint(), t.leaseID)
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
 	left = t.from.Record
@@ -109,11 +109,7 @@ func (s *Stream) arrive(ctx context.Context, record checkpoint.Record, target *c
 	if err := target.Acquire(ctx, leaseID, s.LeaseDuration, there.Tag); err != nil {
 		return 0, false, err
 	}
-	defer func() {
-		ctx, cancel := s.withTimeout(context.WithoutCancel(ctx))
-		defer cancel()
-		_ = target.Release(ctx, leaseID) // a standby breaks it after TAKEOVER_AFTER
-	}()
+	defer s.release(ctx, target, leaseID)
 	_, err = target.Write(ctx, record, leaseID, there.Tag)
 	return record.Epoch, true, err
 }

@@ -11,7 +11,6 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,8 +86,6 @@ type Stream struct {
 	JSON bool
 	// Progress shows how far a command is; nil shows nothing.
 	Progress *terminal.Progress
-	// Timeout bounds one request; zero means ten seconds.
-	Timeout time.Duration
 }
 
 // Checks are the parts of a stream that only the doctor checks.
@@ -115,8 +112,9 @@ type Checks struct {
 
 func (s *Stream) checkpoint() *checkpoint.Checkpoint { return s.Open(s.Name) }
 
+// withTimeout bounds one request.
 func (s *Stream) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, cmp.Or(s.Timeout, 10*time.Second))
+	return context.WithTimeout(ctx, 10*time.Second)
 }
 
 // read reads the record. The error for a missing record includes what to do.

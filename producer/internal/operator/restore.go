@@ -81,12 +81,7 @@ func (s *Stream) TokenRestore(ctx context.Context, from RestoreOptions) error {
 	record.Generation = record.Epoch
 	record.Leader, record.HeartbeatAt = s.Operator, time.Now()
 	done := Result{Changed: true, Epoch: record.Epoch, Generation: record.Generation, To: formatTime(timeOf(record.Progress)), Copy: name}
-	if present.leaseID == "" {
-		err = s.createRecord(ctx, record)
-	} else {
-		done.OldRecord, err = s.replaceRecord(ctx, present, record)
-	}
-	if err != nil {
+	if done.OldRecord, err = s.writeRestored(ctx, present, record); err != nil {
 		return err
 	}
 	return s.print(done, "stream %q: the checkpoint is recreated from %s, at %s, epoch %d\n%s", s.Name, cmp.Or(name, "the present settings"), done.To, record.Epoch,
@@ -164,22 +159,19 @@ func (s *Stream) existingCheckpoint(ctx context.Context) (t leasedRecord, err er
 			snapshot.Record.Leader, s.Name)
 	}
 	if err != nil && t.leaseID != "" {
-		s.release(ctx, t.leaseID)
+		s.release(ctx, s.checkpoint(), t.leaseID)
 	}
 	return t, err
 }
 
-func (s *Stream) createRecord(ctx context.Context, r checkpoint.Record) error {
+// writeRestored creates the record, or replaces the existing one and keeps a copy of it.
+func (s *Stream) writeRestored(ctx context.Context, present leasedRecord, r checkpoint.Record) (kept string, err error) {
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	return s.checkpoint().Restore(ctx, r)
-}
-
-// replaceRecord replaces the existing record, and keeps a copy of it.
-func (s *Stream) replaceRecord(ctx context.Context, present leasedRecord, r checkpoint.Record) (kept string, err error) {
-	defer s.release(ctx, present.leaseID)
-	ctx, cancel := s.withTimeout(ctx)
-	defer cancel()
+	if present.leaseID == "" {
+		return "", s.checkpoint().Restore(ctx, r)
+	}
+	defer s.release(ctx, s.checkpoint(), present.leaseID)
 	if kept, err = s.checkpoint().KeepCopy(ctx, present.from.Record); err != nil {
 		return "", err
 	}

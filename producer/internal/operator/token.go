@@ -199,7 +199,7 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 		return s.print(Result{Epoch: present.Record.Epoch}, "nothing to do: stream %q was counted with these settings", s.Name)
 	}
 	// Never by force: an overruled leader would count with the old settings until it notices.
-	t, kept, err := s.rewrite(ctx, false, func(r *checkpoint.Record) error {
+	t, err := s.rewrite(ctx, false, func(r *checkpoint.Record) error {
 		r.Progress.Position, r.Progress.Settings = changes.NewSeries(r.Epoch), s.Settings
 		if r.Fingerprint != (checkpoint.MappingFingerprint{}) {
 			r.Fingerprint.Pipeline, r.Fingerprint.Collection = s.Fingerprint.Pipeline, s.Fingerprint.Collection
@@ -209,8 +209,8 @@ func (s *Stream) TokenRenumber(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.print(t.done(kept), "stream %q: the present PIPELINE and collection are accepted, epoch %d; the old record is kept as blob %s\n%s",
-		s.Name, t.epoch, kept, renumberNote)
+	return s.print(t.done(), "stream %q: the present PIPELINE and collection are accepted, epoch %d; the old record is kept as blob %s\n%s",
+		s.Name, t.epoch, t.kept, renumberNote)
 }
 
 // tokenAt returns the token of a change stream opened at a time, before its first event. It
@@ -225,7 +225,7 @@ func (s *Stream) tokenAt(ctx context.Context, at bson.Timestamp) (bson.Raw, erro
 	}
 	defer mongodb.CloseCursor(ctx, stream)
 	token := stream.ResumeToken()
-	if !envelope.Sortable(envelope.TokenText(token)) || len(token) == 0 {
+	if !envelope.Sortable(envelope.TokenText(token)) {
 		return nil, errors.New("the deployment gives no sortable token before the first event")
 	}
 	if got := envelope.TokenTime(envelope.TokenText(token)); got.T > at.T {
@@ -334,12 +334,12 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 		receivers = s.Entity.receivers(bounded) // before anything changes: an unreachable administration takes a while to time out
 		cancel()
 	}
-	t, kept, err := s.replace(ctx, to, change)
+	t, err := s.replace(ctx, to, change)
 	if err != nil {
 		return err
 	}
 	old := t.from.Record
-	done := t.done(kept)
+	done := t.done()
 	done.From, done.To, done.Generation = formatTime(timeOf(old.Progress)), formatTime(timeOf(to)), old.Generation
 	var message strings.Builder
 	if t.broke {
@@ -348,7 +348,7 @@ func (s *Stream) move(ctx context.Context, to checkpoint.Progress, change Change
 	w := tabwriter.NewWriter(&message, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "checkpoint\tmoved from %s to %s\n", done.From, done.To)
 	fmt.Fprintf(w, "epoch\t%d → %d: a leader of epoch %d or before is fenced off\n", old.Epoch, t.epoch, old.Epoch)
-	fmt.Fprintf(w, "old record\tkept as blob %s\n", kept)
+	fmt.Fprintf(w, "old record\tkept as blob %s\n", t.kept)
 	back := !counted && to.Position < old.Progress.Position
 	if back {
 		done.Generation++

@@ -17,15 +17,15 @@ func (s *Stream) passRow(ctx context.Context, position string, change Change) er
 	if _, err := passedRow(present.Record.Progress, position, change.Forward); err != nil {
 		return err
 	}
-	t, kept, err := s.rewrite(ctx, change.Force, func(r *checkpoint.Record) (err error) {
+	t, err := s.rewrite(ctx, change.Force, func(r *checkpoint.Record) (err error) {
 		r.Progress, err = passedRow(r.Progress, position, change.Forward)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return s.print(t.done(kept), "stream %q: the checkpoint is at the row %s of the snapshot, epoch %d; the old record is kept as blob %s\n"+
-		"The rows up to it that were not published never will be.", s.Name, position, t.from.Record.Epoch+1, kept)
+	return s.print(t.done(), "stream %q: the checkpoint is at the row %s of the snapshot, epoch %d; the old record is kept as blob %s\n"+
+		"The rows up to it that were not published never will be.", s.Name, position, t.from.Record.Epoch+1, t.kept)
 }
 
 // passedRow returns progress without the rows up to a position. Errors: [ErrRefused].
