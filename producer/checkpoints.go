@@ -6,7 +6,6 @@ import (
 	"io"
 	"sync"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 
@@ -136,7 +135,7 @@ func (s *storeSet) close(ctx context.Context) {
 
 // checkpoint returns the checkpoint of a stream, in any store. Blob storage has a client of its
 // own.
-func (s *storeSet) checkpoint(c Config, credential azcore.TokenCredential, opts Options) (*checkpoint.Checkpoint, error) {
+func (s *storeSet) checkpoint(c Config, opts Options) (*checkpoint.Checkpoint, error) {
 	if !c.checkpointsInBlob() {
 		all, err := s.checkpoints(c, opts)
 		if err != nil {
@@ -144,7 +143,7 @@ func (s *storeSet) checkpoint(c Config, credential azcore.TokenCredential, opts 
 		}
 		return all.open(c.Stream), nil
 	}
-	client, err := c.Blob.Client(credential, blobOptionsWithoutRetries(opts.Blob))
+	client, err := c.Blob.Client(opts.Credential, blobOptionsWithoutRetries(opts.Blob))
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
@@ -57,26 +56,30 @@ type clientSet struct {
 	blob    map[azure.Blob]*azblob.Client
 	stores  storeSet
 
-	mu     sync.Mutex
-	mongo  map[string]*mongo.Client  // by URI; guarded by mu
-	sights map[string]*mongodb.Sight // by URI; guarded by mu
+	mu    sync.Mutex
+	mongo map[string]source // by URI; guarded by mu
+}
+
+// source is the client of a deployment, and what is seen of its servers.
+type source struct {
+	client *mongo.Client
+	sight  *mongodb.Sight
 }
 
 // openClients creates every client. Nothing is sent before the first use, so an unreachable service
 // delays the work and does not end the process.
 func openClients(ctx context.Context, cfgs []Config, opts Options) (*clientSet, error) {
-	all := &clientSet{mongo: map[string]*mongo.Client{}, sights: map[string]*mongodb.Sight{}, blob: map[azure.Blob]*azblob.Client{}}
-	credential := opts.Credential
+	all := &clientSet{mongo: map[string]source{}, blob: map[azure.Blob]*azblob.Client{}}
 	for _, cfg := range cfgs {
-		if credential == nil && (cfg.ServiceBus.ConnectionString == "" || cfg.usesBlob() && cfg.Blob.ConnectionString == "") {
+		if opts.Credential == nil && (cfg.ServiceBus.ConnectionString == "" || cfg.usesBlob() && cfg.Blob.ConnectionString == "") {
 			var err error
-			if credential, err = azure.Credential(); err != nil {
+			if opts.Credential, err = azure.Credential(); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, cfg := range cfgs {
-		if err := all.connectStream(cfg, credential, opts); err != nil {
+		if err := all.connectStream(cfg, opts); err != nil {
 			all.close(ctx) // the earlier clients already work in the background
 			return nil, err
 		}
@@ -85,11 +88,11 @@ func openClients(ctx context.Context, cfgs []Config, opts Options) (*clientSet, 
 }
 
 // connectStream creates the clients of one stream.
-func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential, opts Options) error {
+func (s *clientSet) connectStream(cfg Config, opts Options) error {
 	blob := s.blob[cfg.Blob]
 	if blob == nil && cfg.usesBlob() {
 		var err error
-		if blob, err = cfg.Blob.Client(credential, blobOptionsWithoutRetries(opts.Blob)); err != nil {
+		if blob, err = cfg.Blob.Client(opts.Credential, blobOptionsWithoutRetries(opts.Blob)); err != nil {
 			return err
 		}
 		s.blob[cfg.Blob] = blob
@@ -103,13 +106,13 @@ func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential,
 			return err
 		}
 	}
-	c.inStore = func(store string) (*checkpoint.Checkpoint, error) { return s.inStore(cfg, store, credential, opts) }
+	c.inStore = func(store string) (*checkpoint.Checkpoint, error) { return s.inStore(cfg, store, opts) }
 	open := func() error {
-		db, sight, err := s.openMongo(cfg.MongoURI, opts)
+		from, err := s.openMongo(cfg.MongoURI, opts)
 		if err != nil {
 			return err
 		}
-		c.collection, c.mongoSight = db.Database(cfg.Database).Collection(cfg.Collection), sight
+		c.collection, c.mongoSight = from.client.Database(cfg.Database).Collection(cfg.Collection), from.sight
 		return nil
 	}
 	if err := open(); err != nil {
@@ -118,7 +121,7 @@ func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential,
 		}
 		c.openMongo = open
 	}
-	namespace, err := servicebus.New(cfg.ServiceBus, credential, opts.ServiceBus)
+	namespace, err := servicebus.New(cfg.ServiceBus, opts.Credential, opts.ServiceBus)
 	if err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func (s *clientSet) connectStream(cfg Config, credential azcore.TokenCredential,
 
 // inStore returns the checkpoint of a stream in another store than the one that its settings name.
 // Errors: a [settings.Problems] if the other store's settings are missing or wrong.
-func (s *clientSet) inStore(cfg Config, store string, credential azcore.TokenCredential, opts Options) (*checkpoint.Checkpoint, error) {
+func (s *clientSet) inStore(cfg Config, store string, opts Options) (*checkpoint.Checkpoint, error) {
 	present := cfg.CheckpointStore
 	cfg.CheckpointStore = store
 	var p settings.Checks
@@ -150,16 +153,16 @@ func (s *clientSet) inStore(cfg Config, store string, credential azcore.TokenCre
 	if err := p.Problems(); err != nil {
 		return nil, err
 	}
-	return s.stores.checkpoint(cfg, credential, opts)
+	return s.stores.checkpoint(cfg, opts)
 }
 
-// openMongo returns the client of a URI, and what is seen of its servers. Errors: a [*net.DNSError]
-// if the name in a mongodb+srv URI cannot be resolved.
-func (s *clientSet) openMongo(uri string, opts Options) (*mongo.Client, *mongodb.Sight, error) {
+// openMongo returns the client of a URI. Errors: a [*net.DNSError] if the name in a mongodb+srv URI
+// cannot be resolved.
+func (s *clientSet) openMongo(uri string, opts Options) (source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if db := s.mongo[uri]; db != nil {
-		return db, s.sights[uri], nil
+	if opened, ok := s.mongo[uri]; ok {
+		return opened, nil
 	}
 	mongoOptions := options.Client().ApplyURI(uri).SetAppName("sluice-producer")
 	sight := &mongodb.Sight{}
@@ -169,10 +172,10 @@ func (s *clientSet) openMongo(uri string, opts Options) (*mongo.Client, *mongodb
 	}
 	db, err := mongo.Connect(mongoOptions)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open MongoDB client: %w", err)
+		return source{}, fmt.Errorf("open MongoDB client: %w", err)
 	}
-	s.mongo[uri], s.sights[uri] = db, sight
-	return db, sight, nil
+	s.mongo[uri] = source{db, sight}
+	return s.mongo[uri], nil
 }
 
 // blobOptionsWithoutRetries disables the SDK's own retries. The election retries requests itself,
@@ -202,8 +205,8 @@ func (s *clientSet) close(ctx context.Context) {
 	s.stores.close(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, db := range s.mongo {
-		_ = mongodb.Disconnect(ctx, db, closeTimeout)
+	for _, opened := range s.mongo {
+		_ = mongodb.Disconnect(ctx, opened.client, closeTimeout)
 	}
 }
 

@@ -218,9 +218,9 @@ func registerSnapshotMetrics(gauge func(name, help string, value func() float64)
 			return without
 		}
 	}
-	orNaN := func(seconds *int64) float64 {
+	orElse := func(unknown float64, seconds *int64) float64 {
 		if seconds == nil {
-			return math.NaN()
+			return unknown
 		}
 		return float64(*seconds)
 	}
@@ -229,14 +229,9 @@ func registerSnapshotMetrics(gauge func(name, help string, value func() float64)
 	gauge("sluice_producer_snapshot_documents_per_second", "Documents of a snapshot published per second since it began or was last resumed; 0 without one.",
 		of(0, func(s *operator.SnapshotStatus) float64 { return s.PerSecond }))
 	gauge("sluice_producer_snapshot_remaining_seconds", "Time that the rest of a snapshot takes at this rate. NaN while unknown, and without one.",
-		of(math.NaN(), func(s *operator.SnapshotStatus) float64 { return orNaN(s.SecondsToGo) }))
+		of(math.NaN(), func(s *operator.SnapshotStatus) float64 { return orElse(math.NaN(), s.SecondsToGo) }))
 	gauge("sluice_producer_snapshot_suppression_seconds", "For how long changes of documents that a snapshot has not reached have been left out; 0 if none are.",
-		of(0, func(s *operator.SnapshotStatus) float64 {
-			if s.SuppressionSeconds == nil {
-				return 0
-			}
-			return orNaN(s.SuppressionSeconds)
-		}))
+		of(0, func(s *operator.SnapshotStatus) float64 { return orElse(0, s.SuppressionSeconds) }))
 }
 
 // recordTimeout bounds the write of a failure: the process may be about to end because storage is

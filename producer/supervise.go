@@ -77,16 +77,15 @@ func releaseAll(ctx context.Context, cfgs []Config, held map[string]string, ende
 // release releases a lease whose holder has died. credential is called only if the settings have no
 // connection string.
 func (c *Config) release(ctx context.Context, lease string, credential func() (azcore.TokenCredential, error), opts Options) error {
-	var identity azcore.TokenCredential
 	if c.checkpointsInBlob() && c.Blob.ConnectionString == "" {
 		var err error
-		if identity, err = credential(); err != nil {
+		if opts.Credential, err = credential(); err != nil {
 			return err
 		}
 	}
 	var stores storeSet
 	defer stores.close(context.WithoutCancel(ctx))
-	point, err := stores.checkpoint(*c, identity, opts)
+	point, err := stores.checkpoint(*c, opts)
 	if err != nil {
 		return err
 	}
