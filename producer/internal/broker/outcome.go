@@ -12,15 +12,14 @@ import (
 // sendError converts the broker's outcome of a transfer into an error: nil only for accepted,
 // otherwise [ErrBusy], [ErrTimedOut], [ErrUnknown], [ErrObjection] or [ErrRefused].
 func sendError(state amqp.DeliveryState) error {
-	rejected, ok := state.(*amqp.StateRejected)
-	switch {
-	case ok && rejected.Error == nil:
-		return fmt.Errorf("%w: rejected without a reason", ErrUnknown)
-	case ok:
-		return rejectionError(rejected.Error)
-	}
-	if _, ok := state.(*amqp.StateAccepted); ok {
+	switch state := state.(type) {
+	case *amqp.StateAccepted:
 		return nil
+	case *amqp.StateRejected:
+		if state.Error == nil {
+			return fmt.Errorf("%w: rejected without a reason", ErrUnknown)
+		}
+		return rejectionError(state.Error)
 	}
 	return fmt.Errorf("%w: %T instead of accepted", ErrUnknown, state) // released or modified: the batch is not stored
 }
