@@ -282,42 +282,35 @@ func (s *isolator) progressing() bool {
 	return p.config.StallAfter == 0 || time.Since(s.lastProgress.since) < p.config.StallAfter/2
 }
 
-// halves returns the two halves of a batch of one session, in order. One message with several
-// events becomes messages of one event.
+// halves returns the two halves of a batch, in order. A batch with several sessions is split
+// between sessions. One message with several events becomes messages of one event.
 func (s *isolator) halves(ctx context.Context, b loadedBatch) ([]loadedBatch, error) {
 	if b.count() == 1 {
 		return s.lane.unpack(ctx, b)
 	}
-	first, rest, err := b.cut(b.count() / 2)
-	return []loadedBatch{first, rest}, err
-}
-
-// split sends the two halves of a batch in order. A batch with several sessions is split between
-// sessions.
-func (s *isolator) split(ctx context.Context, b loadedBatch) error {
-	s.lane.publisher.metrics.splits.Inc()
-	s.wasSplit = true
 	of := len(b.sessions) / 2
 	if of == 0 {
-		halves, err := s.halves(ctx, b)
-		for _, half := range halves {
-			if err == nil {
-				err = s.sendOrSplit(ctx, half)
-			}
-		}
-		return err
+		first, rest, err := b.cut(b.count() / 2)
+		return []loadedBatch{first, rest}, err
 	}
 	n := 0
 	for b.items[b.itemsOf(n)].session != b.sessions[of].session {
 		n++ // counts the messages of the first sessions
 	}
 	first, rest, err := b.cut(n)
-	if err != nil {
-		return err
-	}
 	first.sessions, rest.sessions = b.sessions[:of], b.sessions[of:]
-	if err := s.sendOrSplit(ctx, first); err != nil {
-		return err
+	return []loadedBatch{first, rest}, err
+}
+
+// split sends the two halves of a batch in order.
+func (s *isolator) split(ctx context.Context, b loadedBatch) error {
+	s.lane.publisher.metrics.splits.Inc()
+	s.wasSplit = true
+	halves, err := s.halves(ctx, b)
+	for _, half := range halves {
+		if err == nil {
+			err = s.sendOrSplit(ctx, half)
+		}
 	}
-	return s.sendOrSplit(ctx, rest)
+	return err
 }
