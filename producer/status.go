@@ -171,24 +171,14 @@ func (p *replica) registerMetrics(r prometheus.Registerer) {
 		Help: "Connections to Service Bus that were abandoned because a send on them failed.",
 	}, func() float64 { return float64(p.clients.broker.Replaced()) })
 	gauge("sluice_producer_in_flight", "Events read and not yet acknowledged: the part of the lag that can be counted.", func() float64 {
-		if a := p.active.Load(); a != nil {
-			return float64(a.publisher.InFlight())
-		}
-		return 0
+		return float64(p.status().InFlight)
 	})
 	gauge("sluice_producer_lanes", "Batches that may be outstanding at the moment; 0 on a standby.", func() float64 {
-		if a := p.active.Load(); a != nil {
-			return float64(a.publisher.Lanes())
-		}
-		return 0
+		return float64(p.status().Lanes)
 	})
 	gauge("sluice_producer_oplog_headroom_seconds", "How far the oldest entry of the source's oplog lies behind the checkpoint: at 0 "+
 		"changes are lost. NaN while unknown, and on a standby.", func() float64 {
-		seconds, note := p.headroom()
-		if note != "" {
-			return math.NaN()
-		}
-		return float64(seconds)
+		return orElse(math.NaN(), p.status().OplogHeadroomSeconds)
 	})
 	registerSnapshotMetrics(gauge, p.snapshot)
 	gauge("sluice_producer_checkpoint_age_seconds", "Time since the checkpoint was last written, or seen to change. NaN before that.", func() float64 {
@@ -207,6 +197,14 @@ func oneIf(condition bool) float64 {
 	return 0
 }
 
+// orElse returns a number of seconds, or unknown for nil.
+func orElse(unknown float64, seconds *int64) float64 {
+	if seconds == nil {
+		return unknown
+	}
+	return float64(*seconds)
+}
+
 // registerSnapshotMetrics registers what is computed from the snapshot's progress; snapshot returns
 // nil without one.
 func registerSnapshotMetrics(gauge func(name, help string, value func() float64), snapshot func() *operator.SnapshotStatus) {
@@ -217,12 +215,6 @@ func registerSnapshotMetrics(gauge func(name, help string, value func() float64)
 			}
 			return without
 		}
-	}
-	orElse := func(unknown float64, seconds *int64) float64 {
-		if seconds == nil {
-			return unknown
-		}
-		return float64(*seconds)
 	}
 	gauge("sluice_producer_snapshot_paused", "1 while a snapshot is paused, else 0.",
 		of(0, func(s *operator.SnapshotStatus) float64 { return oneIf(s.Paused) }))
