@@ -37,16 +37,6 @@ func TestTheMinimumConfigurationIsEnough(t *testing.T) {
 	require.Equal(t, []envelope.Operation{"insert", "update", "replace", "delete"}, c.Operations)
 }
 
-func TestAStreamMayWaitForItsCheckpoint(t *testing.T) {
-	for from, waits := range map[string]bool{"checkpoint": true, "latest": false} {
-		minimal(t)
-		set(t, map[string]string{"START_FROM": from})
-		c, err := LoadConfig()
-		require.NoError(t, err)
-		require.Equal(t, waits, c.electionConfig("a").AwaitCheckpoint)
-	}
-}
-
 func TestAllProblemsAreListedAtOnceAndNoSecretIsPrinted(t *testing.T) {
 	set(t, map[string]string{
 		"MONGODB_URI":                   "hunter2",

@@ -140,21 +140,6 @@ func TestAReplicaIsReadyWhileAnyOfItsStreamsIsWell(t *testing.T) {
 	require.Error(t, p.ready())
 }
 
-// A misspelt setting would silently get its default, or another stream's topic.
-func TestMisspeltSettingsAreRefused(t *testing.T) {
-	minimal(t)
-	set(t, map[string]string{"ON_OVERSIZED": "claimcheck", "OTEL_SERVICE_NAME": "orders", "GOMEMLIMIT": "400MiB"})
-	_, err := LoadConfig()
-	require.EqualError(t, err, "1 setting must be fixed:\n"+
-		"  - ON_OVERSIZED: is no setting; did you mean ON_OVERSIZE? (if it belongs to another program, name it in IGNORE_VARIABLES)")
-	set(t, map[string]string{"IGNORE_VARIABLES": "ON_OVERSIZED"})
-	_, err = LoadConfig()
-	require.NoError(t, err)
-	set(t, map[string]string{"STREAMS": "orders,payments", "PAYMENTS_MONGODB_COLLECTION": "payments", "PAYMENT_SERVICE_BUS_TOPIC": "payments"})
-	_, err = loadStreams()
-	require.ErrorContains(t, err, "PAYMENT_SERVICE_BUS_TOPIC: is no setting; did you mean PAYMENTS_SERVICE_BUS_TOPIC?")
-}
-
 // The command config shows every setting's value, its source, and its default; of a
 // secret only that it is set.
 func TestConfigShowsTheSourceOfEverySetting(t *testing.T) {
