@@ -88,9 +88,9 @@ func (s *isolator) conclude(whole loadedBatch, why error) error {
 			return nil
 		}
 	}
-	switch {
-	case whole.events != nil && s.wasSplit && !s.anyRefused: // the messages were objected to, and no single event
-		p.packEvents.lower(time.Now(), slices.Max(whole.events)/2)
+	switch largest := slices.Max(whole.events); {
+	case largest > 1 && s.wasSplit && !s.anyRefused: // the messages were objected to, and no single event
+		p.packEvents.lower(time.Now(), largest/2)
 		return nil
 	case tooLarge && !s.anyRefused, errors.Is(why, errSuspect) && s.wasSplit && !s.wasPending:
 		p.batchMessages.lower(time.Now(), whole.count()/2) // the batch was objected to, and no single message
@@ -293,9 +293,9 @@ func (s *isolator) halves(ctx context.Context, b loadedBatch) ([]loadedBatch, er
 		first, rest, err := b.cut(b.count() / 2)
 		return []loadedBatch{first, rest}, err
 	}
-	n := 0
-	for b.items[b.itemsOf(n)].session != b.sessions[of].session {
-		n++ // counts the messages of the first sessions
+	n := 0 // the messages of the first sessions
+	for at := 0; b.items[at].session != b.sessions[of].session; n++ {
+		at += b.events[n]
 	}
 	first, rest, err := b.cut(n)
 	first.sessions, rest.sessions = b.sessions[:of], b.sessions[of:]

@@ -83,11 +83,11 @@ func (p *probes) find(session string) *probe {
 // rememberProbes makes the last message of each session of an acknowledged batch the probe of that
 // session.
 func (p *Publisher) rememberProbes(acknowledged loadedBatch) {
-	items := acknowledged.items
-	for n := range acknowledged.count() {
-		last, next := acknowledged.itemsOf(n+1)-1, acknowledged.itemsOf(n+1)
-		if next == len(items) || items[next].session != items[last].session {
-			p.probes.set(items[last].session, acknowledged.batch, n)
+	items, next := acknowledged.items, 0
+	for n, events := range acknowledged.events {
+		next += events
+		if session := items[next-1].session; next == len(items) || items[next].session != session {
+			p.probes.set(session, acknowledged.batch, n)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type loadedBatch struct {
 	batch    broker.Batch
 	items    []*item
 	sessions []*backlog // leased
-	events   []int      // of each message; nil: each has one
+	events   []int      // how many each message holds
 }
 
 func (l *lane) run(ctx context.Context) error {

@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/sluice-cdc/sluice/producer/internal/broker"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -13,32 +12,11 @@ import (
 // event waits for others. A batch then counts messages, of which some hold several events.
 
 // count returns the number of messages of a batch.
-func (b *loadedBatch) count() int {
-	if b.events == nil {
-		return len(b.items)
-	}
-	return len(b.events)
-}
-
-// itemsOf returns the number of items in the first n messages.
-func (b *loadedBatch) itemsOf(n int) (items int) {
-	if b.events == nil {
-		return n
-	}
-	for _, events := range b.events[:n] {
-		items += events
-	}
-	return items
-}
+func (b *loadedBatch) count() int { return len(b.events) }
 
 // added records that the events of items are in one more message.
 func (b *loadedBatch) added(items ...*item) {
-	if len(items) > 1 && b.events == nil {
-		b.events = slices.Repeat([]int{1}, len(b.items))
-	}
-	if b.events != nil {
-		b.events = append(b.events, len(items))
-	}
+	b.events = append(b.events, len(items))
 	b.items = append(b.items, items...)
 }
 
@@ -48,12 +26,12 @@ func (b *loadedBatch) cut(n int) (first, rest loadedBatch, err error) {
 	if err != nil {
 		return first, rest, err
 	}
-	at := b.itemsOf(n)
-	first, rest = loadedBatch{batch: one, items: b.items[:at], sessions: b.sessions}, loadedBatch{batch: other, items: b.items[at:], sessions: b.sessions}
-	if b.events != nil {
-		first.events, rest.events = b.events[:n], b.events[n:]
+	at := 0
+	for _, events := range b.events[:n] {
+		at += events
 	}
-	return first, rest, nil
+	return loadedBatch{batch: one, items: b.items[:at], events: b.events[:n], sessions: b.sessions},
+		loadedBatch{batch: other, items: b.items[at:], events: b.events[n:], sessions: b.sessions}, nil
 }
 
 // addPack adds the first of the items to the batch, with those behind it that fit into one message,
@@ -98,7 +76,7 @@ func (l *lane) unpack(ctx context.Context, b loadedBatch) (parts []loadedBatch, 
 		if len(parts) > 0 {
 			last := &parts[len(parts)-1]
 			if err = last.batch.Add(m); err == nil {
-				last.items = append(last.items, b.items[n])
+				last.added(b.items[n])
 				continue
 			}
 			if !errors.Is(err, broker.ErrFull) {
@@ -114,7 +92,9 @@ func (l *lane) unpack(ctx context.Context, b loadedBatch) (parts []loadedBatch, 
 		} else if err != nil {
 			return nil, err
 		}
-		parts = append(parts, loadedBatch{batch: batch, items: []*item{b.items[n]}, sessions: b.sessions})
+		part := loadedBatch{batch: batch, sessions: b.sessions}
+		part.added(b.items[n])
+		parts = append(parts, part)
 	}
 	return parts, nil
 }
