@@ -92,7 +92,8 @@ func TestG1G6AMessageThatIsRefusedForAWhileCondemnsNoBatch(t *testing.T) {
 	}
 }
 
-// An entity that is not partitioned gets full batches of many sessions.
+// An entity that is not partitioned gets batches of many sessions. How many depends on the events
+// that wait when a batch is filled.
 func TestBatchesOfAnEntityWithoutPartitionsHoldManySessions(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		bus := publishAll(t, 500, func([]string) outcome { return stored })
@@ -100,6 +101,6 @@ func TestBatchesOfAnEntityWithoutPartitionsHoldManySessions(t *testing.T) {
 		for _, batch := range bus.arrived {
 			most = max(most, len(sessionsOf(batch)))
 		}
-		require.Equal(t, testConfig().BatchMessages, most)
+		require.Greater(t, most, 4*learningSessions)
 	})
 }
