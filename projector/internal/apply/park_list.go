@@ -49,6 +49,8 @@ func (a *Applier) List(ctx context.Context) ([]Aggregate, error) {
 	cursor, err := a.guards.collection.Find(ctx, bson.D{{Key: a.guards.since(), Value: bson.D{{Key: "$exists", Value: true}}}},
 		options.Find().SetSort(bson.D{{Key: a.guards.since(), Value: 1}}).SetProjection(bson.D{
 			{Key: a.guards.prefix + guardPosition, Value: 1},
+			{Key: a.guards.prefix + guardVersion, Value: 1},
+			{Key: a.guards.prefix + guardFirst, Value: 1},
 			{Key: a.guards.prefix + guardParked, Value: 1},
 			{Key: a.guards.prefix + guardStream, Value: 1},
 			{Key: a.guards.prefix + guardStreams, Value: 1},

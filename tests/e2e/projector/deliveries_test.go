@@ -302,6 +302,28 @@ func TestG6OvertakenEventsAreGivenUpTogetherByTheirNumber(t *testing.T) {
 	})
 }
 
+// G6: an event whose version proves that it was applied is not among those that were overtaken, also
+// if its aggregate is parked.
+func TestG6AnAppliedEventIsNotShownAsOvertaken(t *testing.T) {
+	eachShape(t, func(w *world.World, s shape) {
+		p := w.StartProjector(s.settings)
+		w.DelayMongo(2, time.Second, "update")
+		publish(w, event("a", 1, "T"))
+		w.Eventually("it is in hand", func() bool { return w.Bus.Stats(world.SubscriptionPath).Locked == 1 })
+		p.BusPlug.Stall()
+		w.Eventually("it is applied", func() bool { return guard(w, s.guards, "a") != nil })
+		w.Pass(world.LockDuration)
+		p.Kill()
+		loseDeliveries(w, "a", maxDeliveries-1)
+		deadLettered(w, 1)
+		w.StartProjector(s.settings)
+		publish(w, event("a", 2, "T"), event("a", 3, "Poison"))
+		deadLettered(w, 2)
+		require.NotEmpty(w, parked(w, s.guards, "a"))
+		require.Equal(w, "no event of a parked aggregate was overtaken\n", operate(w, s, "parked", "drop", "--overtaken").Out)
+	})
+}
+
 // G1, G2: a message that the broker dead-lettered, and that nothing has overtaken yet, is applied
 // by a replay, in its place.
 func TestG1G2AReplayAppliesWhatTheBrokerDeadLettered(t *testing.T) {
