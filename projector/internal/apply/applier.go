@@ -140,9 +140,6 @@ func (a *Applier) write(ctx context.Context, t Attempt, groups []*group) error {
 // consequences: an event that is already applied, a parked aggregate, a missing version. It reports
 // whether it learned something about each of the groups.
 func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
-	if len(collided) == 0 {
-		return true, nil
-	}
 	aggregates := make([]string, len(collided))
 	for i, g := range collided {
 		aggregates[i] = g.aggregate
@@ -154,12 +151,12 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 	progress := true
 	for _, g := range collided {
 		s := found[g.aggregate]
-		if g.replay != nil && (s.parked == nil || s.parked.ID != g.replay.parked.ID) {
+		if g.replay != nil && (s.Parked == nil || s.Parked.ID != g.replay.Parked.ID) {
 			return false, ErrNotParked
 		}
-		seen, slot, shared := s.of(g.stream), s.slot(g.stream), len(s.guests) > 0
-		applied := seen.position
-		if applied == "" && s.parked == nil {
+		seen, slot, shared := s.Of(g.stream), s.slot(g.stream), len(s.Streams) > 0
+		applied := seen.Position
+		if applied == "" && s.Parked == nil {
 			applied = g.through // the build found nothing of the aggregate that is still there
 		}
 		learned := g.dropApplied(applied, seen) > 0 || slot != g.guardSlot || shared != g.shared || s.empty != g.stub
@@ -171,10 +168,10 @@ func (a *Applier) rebase(ctx context.Context, collided []*group) (bool, error) {
 			g.refused(1, ReasonHistoryLost, errHistoryLost)
 			learned = true
 		case g.replay != nil:
-			learned = learned || s.parked.Later != g.replay.parked.Later
+			learned = learned || s.Parked.Later != g.replay.Parked.Later
 			g.replay = &s
-		case s.parked != nil:
-			counted, err := a.setAside(ctx, g, s.parked)
+		case s.Parked != nil:
+			counted, err := a.setAside(ctx, g, s.Parked)
 			if err != nil {
 				return false, err
 			}

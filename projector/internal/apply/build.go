@@ -224,9 +224,6 @@ func (a *Applier) AlsoFedBy(ctx context.Context, stream string) (aggregate strin
 
 // notBuilt returns the aggregates that have no guard. Errors: [ErrForeignGuard].
 func (a *Applier) notBuilt(ctx context.Context, b Build, all []*Built) (left []*Built, err error) {
-	if len(all) == 0 {
-		return nil, nil
-	}
 	names := make([]string, len(all))
 	for i, one := range all {
 		names[i] = one.Aggregate

@@ -50,51 +50,47 @@ func guardsOf(p projection.Projection, database *mongo.Database) guards {
 
 // guardState is a guard that was read.
 type guardState struct {
-	exists   bool // there is a document
-	guarded  bool // it has a position
-	position string
-	version  int64
-	first    int64                 // 0: not known
-	stream   string                // of the guard's position; empty: none yet, or not known
-	guests   map[string]guardState // of other streams: position, guarded, version, first
-	empty    bool
-	parked   *Record
-	raw      bson.RawValue // the parked record as it was read
-	build    bson.ObjectID // that wrote it; zero: none
+	Guard
+	exists bool // there is a document
+	empty  bool
+	raw    bson.RawValue // the parked record as it was read
+	build  bson.ObjectID // that wrote it; zero: none
 }
 
 // read reads the guards of aggregates. One without a document is missing.
 func (g guards) read(ctx context.Context, aggregates ...string) (map[string]guardState, error) {
-	field := projection.GuardField
-	if !g.inside {
-		field = guardPosition
+	found := make(map[string]guardState, len(aggregates))
+	if len(aggregates) == 0 {
+		return found, nil
 	}
-	fields := bson.D{{Key: field, Value: 1}}
-	if !g.inside {
-		for _, name := range []string{guardVersion, guardFirst, guardStream, guardStreams, guardParked, guardBuild} {
-			fields = append(fields, bson.E{Key: name, Value: 1})
-		}
+	err := g.find(ctx, "read guard", bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: aggregates}}}}, options.Find(),
+		func(aggregate string, s guardState) { found[aggregate] = s })
+	return found, err
+}
+
+// find calls f with the guards that a filter selects. what begins the errors of the database.
+func (g guards) find(ctx context.Context, what string, filter bson.D, o *options.FindOptionsBuilder, f func(aggregate string, s guardState)) error {
+	if g.inside { // the other fields are the projection's
+		o.SetProjection(bson.D{{Key: projection.GuardField, Value: 1}})
 	}
-	cursor, err := g.collection.Find(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: aggregates}}}},
-		options.Find().SetProjection(fields))
-	if err != nil {
-		return nil, fmt.Errorf("read guard: %w", err)
-	}
+	cursor, err := g.collection.Find(ctx, filter, o)
 	var docs []bson.Raw
-	if err := cursor.All(ctx, &docs); err != nil {
-		return nil, fmt.Errorf("read guard: %w", err)
+	if err == nil {
+		err = cursor.All(ctx, &docs)
 	}
-	found := make(map[string]guardState, len(docs))
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	for _, doc := range docs {
 		id, s, err := g.decode(doc)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if id != "" {
-			found[id] = s
+			f(id, s)
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // decode reads the guard of a document. id is empty if it is not a string, and so not an
@@ -105,14 +101,12 @@ func (g guards) decode(doc bson.Raw) (id string, s guardState, err error) {
 	if g.inside {
 		guard, _ = doc.Lookup(projection.GuardField).DocumentOK()
 	}
-	s = guardState{exists: true, raw: guard.Lookup(guardParked)}
-	s.readPosition(guard)
-	s.readStreams(guard)
+	s = guardState{Guard: guardOf(guard), exists: true, raw: guard.Lookup(guardParked)}
 	s.empty, _ = guard.Lookup(guardEmpty).BooleanOK()
 	s.build, _ = guard.Lookup(guardBuild).ObjectIDOK()
 	if s.raw.Type != 0 {
-		s.parked = &Record{}
-		if err := s.raw.Unmarshal(s.parked); err != nil {
+		s.Parked = &Record{}
+		if err := s.raw.Unmarshal(s.Parked); err != nil {
 			return "", s, fmt.Errorf("read parked record of %s: %w", id, err)
 		}
 	}
@@ -139,7 +133,7 @@ func (g guards) condition(group *group, n int) bson.D {
 			filter = append(filter, bson.E{Key: g.prefix + guardEmpty, Value: bson.D{{Key: "$exists", Value: group.stub}}})
 		}
 	} else {
-		filter = append(filter, g.fenced(group.replay.parked.Fence())...)
+		filter = append(filter, g.fenced(group.replay.Parked.Fence())...)
 	}
 	// A guard without a version accepts any: the first one applied is where the count begins,
 	// unless VERSION_FIRST is set.
@@ -156,7 +150,7 @@ func (g guards) condition(group *group, n int) bson.D {
 
 // begins reports whether nothing of the stream was applied before, as the condition will ensure.
 func (g *group) begins() bool {
-	return g.unguarded || (g.replay != nil && g.replay.of(g.stream).position == "")
+	return g.unguarded || (g.replay != nil && g.replay.Of(g.stream).Position == "")
 }
 
 // requiredVersion returns the index of the first of the first n changes that has a version of its

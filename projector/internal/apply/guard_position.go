@@ -22,37 +22,12 @@ type Guard struct {
 	// if that is not known.
 	First int64
 	// Stream is the stream of all of these; empty if that is not known. Streams are the guards of
-	// the others.
+	// the others, without Parked.
 	Stream  string
 	Streams map[string]Guard
 	// Parked is the record of its parking; nil if it is not parked.
-	Parked *Record
-}
-
-func (s guardState) own() Guard {
-	return Guard{Position: s.position, Version: s.version, First: s.first, Parked: s.parked}
-}
-
-// Of returns the guard of one stream.
-func (g Guard) Of(stream string) Guard {
-	if own, ok := g.Streams[stream]; ok {
-		return own
-	}
-	if stream != "" && g.Stream != "" && stream != g.Stream {
-		return Guard{Parked: g.Parked}
-	}
-	return g
-}
-
-func (s guardState) guard() Guard {
-	g := Guard{Position: s.position, Version: s.version, First: s.first, Stream: s.stream, Parked: s.parked}
-	for stream := range s.guests {
-		if g.Streams == nil {
-			g.Streams = make(map[string]Guard)
-		}
-		g.Streams[stream] = s.of(stream).own()
-	}
-	return g
+	Parked  *Record
+	guarded bool // it has a position, if only an empty one
 }
 
 // Guards returns the guards of aggregates. An aggregate without a guard is missing.
@@ -63,7 +38,7 @@ func (a *Applier) Guards(ctx context.Context, aggregates ...string) (map[string]
 	}
 	all := make(map[string]Guard, len(found))
 	for aggregate, s := range found {
-		all[aggregate] = s.guard()
+		all[aggregate] = s.Guard
 	}
 	return all, nil
 }
@@ -81,7 +56,7 @@ func (a *Applier) Newest(ctx context.Context) (aggregate, position string, err e
 		return "", "", fmt.Errorf("find the newest position in %s: %w", a.guards.collection.Name(), err)
 	}
 	id, s, err := a.guards.decode(doc)
-	return id, s.position, err
+	return id, s.Position, err
 }
 
 // GuardCollection names the collection that holds the guards.

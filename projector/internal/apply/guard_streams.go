@@ -40,49 +40,45 @@ func (g guards) owned(p guardSlot) bson.D {
 	return bson.D{{Key: g.prefix + guardStream, Value: bson.D{{Key: "$in", Value: bson.A{nil, p.stream}}}}}
 }
 
-// of returns the guard for a stream's events. For a message that does not name its stream it is the
+// Of returns the guard for a stream's events. For a message that does not name its stream it is the
 // home stream's.
-func (s guardState) of(stream string) guardState {
-	if !s.isGuest(stream) {
-		return s
+func (g Guard) Of(stream string) Guard {
+	if !g.isGuest(stream) {
+		return g
 	}
-	own := s.guests[stream]
-	s.position, s.guarded, s.version, s.first = own.position, own.guarded, own.version, own.first
-	return s
+	own := g.Streams[stream]
+	own.Parked = g.Parked
+	return own
 }
 
-func (s guardState) isGuest(stream string) bool {
-	if _, known := s.guests[stream]; known {
+func (g Guard) isGuest(stream string) bool {
+	if _, known := g.Streams[stream]; known {
 		return true
 	}
-	return stream != "" && s.stream != "" && s.stream != stream
+	return stream != "" && g.Stream != "" && g.Stream != stream
 }
 
 func (s guardState) slot(stream string) guardSlot {
-	return guardSlot{stream: stream, guest: s.isGuest(stream), unguarded: s.exists && !s.of(stream).guarded}
+	return guardSlot{stream: stream, guest: s.isGuest(stream), unguarded: s.exists && !s.Of(stream).guarded}
 }
 
-// readStreams reads the guests' guards.
-func (s *guardState) readStreams(guard bson.Raw) {
-	s.stream, _ = guard.Lookup(guardStream).StringValueOK()
-	streams, _ := guard.Lookup(guardStreams).DocumentOK()
+// guardOf reads a guard, with those of the guests.
+func guardOf(fields bson.Raw) (g Guard) {
+	g.Position, g.guarded = fields.Lookup(guardPosition).StringValueOK()
+	g.Version, _ = fields.Lookup(guardVersion).AsInt64OK()
+	g.First, _ = fields.Lookup(guardFirst).AsInt64OK()
+	g.Stream, _ = fields.Lookup(guardStream).StringValueOK()
+	streams, _ := fields.Lookup(guardStreams).DocumentOK()
 	elements, _ := streams.Elements()
 	for _, e := range elements {
-		own, ok := e.Value().DocumentOK()
+		guest, ok := e.Value().DocumentOK()
 		if !ok {
 			continue
 		}
-		var guest guardState
-		guest.readPosition(own)
-		if s.guests == nil {
-			s.guests = make(map[string]guardState)
+		if g.Streams == nil {
+			g.Streams = make(map[string]Guard)
 		}
-		s.guests[projection.UnescapeKey(e.Key())] = guest
+		g.Streams[projection.UnescapeKey(e.Key())] = guardOf(guest)
 	}
-}
-
-func (s *guardState) readPosition(guard bson.Raw) {
-	s.position, s.guarded = guard.Lookup(guardPosition).StringValueOK()
-	s.version, _ = guard.Lookup(guardVersion).AsInt64OK()
-	s.first, _ = guard.Lookup(guardFirst).AsInt64OK()
+	return g
 }

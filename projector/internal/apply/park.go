@@ -142,24 +142,24 @@ func (a *Applier) park(
 		if err != nil {
 			return nil, err
 		}
-		s := found[c.Aggregate].of(c.Stream)
+		s := found[c.Aggregate].Of(c.Stream)
 		switch {
-		case c.Position != "" && s.position >= c.Position && r.Reason != ReasonOvertaken:
+		case c.Position != "" && s.Position >= c.Position && r.Reason != ReasonOvertaken:
 			return []decision{{poisoned.index, Result{Kind: Duplicate}}}, nil // another projector could apply it
-		case s.parked != nil:
-			counted, err := a.countSetAside(ctx, c.Aggregate, s.parked, session, 1+len(behind))
+		case s.Parked != nil:
+			counted, err := a.countSetAside(ctx, c.Aggregate, s.Parked, session, 1+len(behind))
 			if err != nil {
 				return nil, err
 			}
 			if !counted {
 				continue
 			}
-			if s.parked.Of(c) {
-				poisoned.result = poisonAgain(s.parked)
-				return append(parkedBehind(s.parked, behind), poisoned), nil
+			if s.Parked.Of(c) {
+				poisoned.result = poisonAgain(s.Parked)
+				return append(parkedBehind(s.Parked, behind), poisoned), nil
 			}
-			return parkedBehind(s.parked, append([]decision{poisoned}, behind...)), nil
-		case r.Reason == ReasonVersionGap && s.version >= c.Version-1:
+			return parkedBehind(s.Parked, append([]decision{poisoned}, behind...)), nil
+		case r.Reason == ReasonVersionGap && s.Version >= c.Version-1:
 			return []decision{{poisoned.index, Result{}}}, nil // the missing version has arrived
 		}
 		slot = found[c.Aggregate].slot(c.Stream)

@@ -45,34 +45,13 @@ func (a *Applier) Count(ctx context.Context) (int64, error) {
 }
 
 // List returns the parked aggregates, those parked the longest first.
-func (a *Applier) List(ctx context.Context) ([]Aggregate, error) {
-	cursor, err := a.guards.collection.Find(ctx, bson.D{{Key: a.guards.since(), Value: bson.D{{Key: "$exists", Value: true}}}},
-		options.Find().SetSort(bson.D{{Key: a.guards.since(), Value: 1}}).SetProjection(bson.D{
-			{Key: a.guards.prefix + guardPosition, Value: 1},
-			{Key: a.guards.prefix + guardVersion, Value: 1},
-			{Key: a.guards.prefix + guardFirst, Value: 1},
-			{Key: a.guards.prefix + guardParked, Value: 1},
-			{Key: a.guards.prefix + guardStream, Value: 1},
-			{Key: a.guards.prefix + guardStreams, Value: 1},
-		}))
-	if err != nil {
-		return nil, fmt.Errorf("list parked aggregates: %w", err)
-	}
-	var docs []bson.Raw
-	if err := cursor.All(ctx, &docs); err != nil {
-		return nil, fmt.Errorf("list parked aggregates: %w", err)
-	}
-	all := make([]Aggregate, 0, len(docs))
-	for _, doc := range docs {
-		id, s, err := a.guards.decode(doc)
-		if err != nil {
-			return nil, err
-		}
-		if id != "" && s.parked != nil {
-			all = append(all, Aggregate{Name: id, Position: s.of(s.parked.Stream).position, Guard: s.guard(), Record: *s.parked})
-		}
-	}
-	return all, nil
+func (a *Applier) List(ctx context.Context) (all []Aggregate, err error) {
+	since := a.guards.since()
+	err = a.guards.find(ctx, "list parked aggregates", bson.D{{Key: since, Value: bson.D{{Key: "$exists", Value: true}}}},
+		options.Find().SetSort(bson.D{{Key: since, Value: 1}}), func(aggregate string, s guardState) {
+			all = append(all, parkedAggregate(aggregate, s))
+		})
+	return all, err
 }
 
 // Parked returns one parked aggregate. Errors: [ErrNotParked].
@@ -82,8 +61,12 @@ func (a *Applier) Parked(ctx context.Context, aggregate string) (Aggregate, erro
 		return Aggregate{}, err
 	}
 	s := found[aggregate]
-	if s.parked == nil {
-		return Aggregate{Name: aggregate, Position: s.position, Guard: s.guard()}, ErrNotParked
+	if s.Parked == nil {
+		return Aggregate{Name: aggregate, Position: s.Position, Guard: s.Guard}, ErrNotParked
 	}
-	return Aggregate{Name: aggregate, Position: s.of(s.parked.Stream).position, Guard: s.guard(), Record: *s.parked}, nil
+	return parkedAggregate(aggregate, s), nil
+}
+
+func parkedAggregate(name string, s guardState) Aggregate {
+	return Aggregate{Name: name, Position: s.Of(s.Parked.Stream).Position, Guard: s.Guard, Record: *s.Parked}
 }

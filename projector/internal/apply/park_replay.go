@@ -60,13 +60,13 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 			return err
 		}
 		s := found[r.Aggregate]
-		if s.parked == nil || s.parked.ID != r.ID {
+		if s.Parked == nil || s.Parked.ID != r.ID {
 			return ErrNotParked
 		}
 		for _, g := range groups {
-			seen := s.of(g.stream)
-			g.replay, g.guardSlot, g.shared, g.stub = &s, s.slot(g.stream), len(s.guests) > 0, s.empty
-			g.dropApplied(seen.position, seen)
+			seen := s.Of(g.stream)
+			g.replay, g.guardSlot, g.shared, g.stub = &s, s.slot(g.stream), len(s.Streams) > 0, s.empty
+			g.dropApplied(seen.Position, seen)
 			g.stopAtGap(seen)
 		}
 		err = applier.write(ctx, Attempt{PerAggregate: true}, groups)

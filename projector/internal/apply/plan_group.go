@@ -91,14 +91,14 @@ func (g *group) skipsVersion(c *envelope.Change, may int64) bool {
 // stopAtGap compares the guard with the version that the group requires, and reports whether one is
 // missing. The changes before the one that leaves it out can be written; without any, that
 // change is the gap, and the ones behind it stay pending.
-func (g *group) stopAtGap(s guardState) bool {
+func (g *group) stopAtGap(s Guard) bool {
 	at, required := g.requiredVersion(len(g.events))
-	none := g.skipsFirst(len(g.events)) && s.position == ""
-	if required == 0 || (s.version == 0 && !none) || s.version >= required {
+	none := g.skipsFirst(len(g.events)) && s.Position == ""
+	if required == 0 || (s.Version == 0 && !none) || s.Version >= required {
 		return false
 	}
 	if at == 0 {
-		g.decide(g.events[0], Result{Kind: Gap, Reason: ReasonVersionGap, Description: missing(g.events[0].change.Version, s.version, g.firstVersion)})
+		g.decide(g.events[0], Result{Kind: Gap, Reason: ReasonVersionGap, Description: missing(g.events[0].change.Version, s.Version, g.firstVersion)})
 	}
 	g.events = g.events[:at]
 	return true
@@ -116,7 +116,7 @@ func missing(version, last, first int64) string {
 
 // dropApplied takes the changes that are already applied off the front of the group: those at or
 // below the position, and rows that the guard has reached.
-func (g *group) dropApplied(position string, s guardState) (dropped int) {
+func (g *group) dropApplied(position string, s Guard) (dropped int) {
 	for len(g.events) > 0 && (g.events[0].change.Position <= position || g.repeats(s)) {
 		g.decide(g.events[0], Result{Kind: Duplicate})
 		g.events = g.events[1:]

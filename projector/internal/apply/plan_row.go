@@ -77,21 +77,21 @@ func (e planned) replaces() bool {
 }
 
 // repeats reports whether a guard shows that the group's first change was applied as an event.
-func (g *group) repeats(s guardState) bool {
-	return g.rule() == byVersion && s.version > 0 && g.events[0].change.Version <= s.version
+func (g *group) repeats(s Guard) bool {
+	return g.rule() == byVersion && s.Version > 0 && g.events[0].change.Version <= s.Version
 }
 
 // unclear reports whether the first change is a row of which the guard does not show whether it was
 // applied.
-func (g *group) unclear(s guardState) bool {
-	if len(g.events) == 0 || s.position == "" { // a parking alone leaves an empty one
+func (g *group) unclear(s Guard) bool {
+	if len(g.events) == 0 || s.Position == "" { // a parking alone leaves an empty one
 		return false
 	}
 	switch g.rule() {
 	case onlyNew:
 		return true
 	case byVersion:
-		return s.version == 0 && g.events[0].change.Row == envelope.RowRepeat
+		return s.Version == 0 && g.events[0].change.Row == envelope.RowRepeat
 	case byPosition:
 	}
 	return false

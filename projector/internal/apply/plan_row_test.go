@@ -12,16 +12,16 @@ import (
 func TestWhatTheGuardShowsOfARow(t *testing.T) {
 	increments := []projection.Write{projection.Update("c", "a", projection.Inc("n", 1))}
 	replaces := []projection.Write{projection.Replace("c", "a", nil)}
-	guarded := func(version int64) guardState {
-		return guardState{exists: true, guarded: true, position: "82", version: version}
+	guarded := func(version int64) Guard {
+		return Guard{Position: "82", Version: version}
 	}
-	parked := guardState{exists: true, guarded: true, parked: &Record{}}
+	parked := Guard{Parked: &Record{}}
 	for name, test := range map[string]struct {
 		row            envelope.Row
 		version        int64
 		ignoreVersions bool
 		writes         []projection.Write
-		guard          guardState
+		guard          Guard
 		repeats        bool // it is a duplicate
 		unclear        bool // it parks the aggregate
 	}{
@@ -29,8 +29,8 @@ func TestWhatTheGuardShowsOfARow(t *testing.T) {
 		"a version that was reached":                     {envelope.RowRepeat, 3, false, increments, guarded(3), true, false},
 		"the same in a new stream":                       {envelope.RowInitial, 3, false, increments, guarded(3), true, false},
 		"the next version":                               {envelope.RowRepeat, 4, false, increments, guarded(3), false, false},
-		"a new aggregate":                                {envelope.RowRepeat, 4, false, increments, guardState{}, false, false},
-		"no version, of a new aggregate":                 {envelope.RowRepeat, 0, false, increments, guardState{exists: true}, false, false},
+		"a new aggregate":                                {envelope.RowRepeat, 4, false, increments, Guard{}, false, false},
+		"no version, of a new aggregate":                 {envelope.RowRepeat, 0, false, increments, Guard{}, false, false},
 		"no version, parked before anything was applied": {envelope.RowRepeat, 0, false, increments, parked, false, false},
 		"a version, parked before anything was applied":  {envelope.RowRepeat, 4, false, increments, parked, false, false},
 		"no version":                                     {envelope.RowRepeat, 0, false, increments, guarded(3), false, true},

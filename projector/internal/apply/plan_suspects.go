@@ -34,7 +34,7 @@ func (a *Applier) judgeSuspects(ctx context.Context, session string, t Attempt, 
 		case results[i].Kind != Pending:
 		case s != nil && s.MessageID == c.MessageID:
 			results[i] = ProcessEnded()
-		case s != nil && found[c.Aggregate].parked == nil && found[c.Aggregate].of(s.Stream).position >= s.Position:
+		case s != nil && found[c.Aggregate].Parked == nil && found[c.Aggregate].Of(s.Stream).Position >= s.Position:
 			if err := a.suspects.Acquit(ctx, s.MessageID); err != nil { // a person has had it applied, or given it up
 				return err
 			}
@@ -104,22 +104,19 @@ func (a *Applier) judgeHanging(ctx context.Context, session string, t Attempt, c
 func (a *Applier) setAsideParked(
 	ctx context.Context, session string, names []string, changes []envelope.Change, results []Result,
 ) (map[string]guardState, error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
 	found, err := a.guards.read(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
 	for name, s := range found {
-		if s.parked == nil {
+		if s.Parked == nil {
 			continue
 		}
 		g := &group{aggregate: name, session: session}
 		for i := range changes {
 			switch c := &changes[i]; {
 			case c.Aggregate != name || results[i].Kind != Pending:
-			case c.Position <= s.of(c.Stream).position:
+			case c.Position <= s.Of(c.Stream).Position:
 				results[i] = Result{Kind: Duplicate}
 			default:
 				g.events = append(g.events, planned{index: i, change: c})
@@ -128,7 +125,7 @@ func (a *Applier) setAsideParked(
 		if len(g.events) == 0 {
 			continue
 		}
-		counted, err := a.setAside(ctx, g, s.parked)
+		counted, err := a.setAside(ctx, g, s.Parked)
 		if err != nil {
 			return nil, err
 		}

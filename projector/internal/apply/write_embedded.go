@@ -290,9 +290,6 @@ func byModel(err error) (map[int]mongo.BulkWriteError, error) {
 // there was nothing to do; if the guard has the position of the update's last change, it was
 // written. idle: none of them wrote anything. It returns the remaining groups.
 func (a *Applier) resolve(ctx context.Context, unseen []chunk, idle bool) (missed []*group, err error) {
-	if len(unseen) == 0 {
-		return nil, nil
-	}
 	aggregates := make([]string, len(unseen))
 	for i, c := range unseen {
 		aggregates[i] = c.group.aggregate
@@ -303,7 +300,7 @@ func (a *Applier) resolve(ctx context.Context, unseen []chunk, idle bool) (misse
 	}
 	for _, c := range unseen {
 		s := found[c.group.aggregate]
-		if (!s.exists && c.group.replay == nil && !c.waits) || s.of(c.group.stream).position == c.group.events[c.events-1].change.Position {
+		if (!s.exists && c.group.replay == nil && !c.waits) || s.Of(c.group.stream).Position == c.group.events[c.events-1].change.Position {
 			c.committed(idle)
 		} else {
 			missed = append(missed, c.group)
