@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -105,8 +106,30 @@ func New(p projection.Projection, client *mongo.Client, database string, o Optio
 // decided, whatever follows.
 func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result) ([]Failure, error) {
 	groups, failures, err := a.prepare(ctx, session, t, changes, results)
+	var failed, unparked []Failure
 	if err == nil {
-		err = a.write(ctx, t, groups)
+		failed, err = a.write(ctx, t, groups, results)
+	}
+	if err == nil {
+		unparked, err = a.parkPoisoned(ctx, session, t.Skip, changes, results)
+	}
+	failures = slices.Concat(failures, failed, unparked)
+	if err != nil {
+		err = fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)
+	}
+	return failures, err
+}
+
+// write commits the groups' effects, has each group decide its changes, and records what they have
+// decided.
+func (a *Applier) write(ctx context.Context, t Attempt, groups []*group, results []Result) (failures []Failure, err error) {
+	switch {
+	case a.guards.inside:
+		err = a.applyEmbedded(ctx, groups)
+	case t.PerAggregate:
+		err = a.applyPerAggregate(ctx, groups)
+	default:
+		err = a.applyTogether(ctx, groups, false)
 	}
 	for _, g := range groups { // also after an error: a committed change is decided
 		record(results, g.decided)
@@ -114,26 +137,7 @@ func (a *Applier) Apply(ctx context.Context, session string, t Attempt, changes 
 			failures = append(failures, *g.failed)
 		}
 	}
-	if err == nil {
-		var unparked []Failure
-		unparked, err = a.parkPoisoned(ctx, session, t.Skip, changes, results)
-		failures = append(failures, unparked...)
-	}
-	if err != nil {
-		err = fmt.Errorf("apply projection %s: %w", a.projection.Name(), err)
-	}
 	return failures, err
-}
-
-// write commits the groups' effects and has each group decide its changes.
-func (a *Applier) write(ctx context.Context, t Attempt, groups []*group) error {
-	switch {
-	case a.guards.inside:
-		return a.applyEmbedded(ctx, groups)
-	case !t.PerAggregate:
-		return a.applyTogether(ctx, groups, false)
-	}
-	return a.applyPerAggregate(ctx, groups)
 }
 
 // rebase reads the guards of the groups whose condition did not hold, and has the groups decide the

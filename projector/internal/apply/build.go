@@ -91,7 +91,7 @@ func (a *Applier) buildDocuments(ctx context.Context, b Build, all []*Built) err
 		}
 		var taken, again []*Built
 		for i, failure := range failed {
-			switch class := Classify(mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{failure}}); {
+			switch class := classifyWrite(failure.WriteError); {
 			case class == Guarded:
 				taken = append(taken, left[i])
 			case class == Transient, class == Unknown:

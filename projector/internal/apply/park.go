@@ -59,15 +59,6 @@ var errNoStub = errors.New("an event can never be applied, and the database refu
 var errFull = errors.New("an event can never be applied, and the document of its aggregate has no room for the record that parks it: take " +
 	"something out of the document")
 
-// unrecorded returns the error of a database that permanently refuses the record of a parking.
-func unrecorded(err error) error {
-	switch Code(err) {
-	case mongodb.BSONObjectTooLarge, mongodb.ResultingDocumentTooLarge:
-		return fmt.Errorf("%w: %w", errFull, err)
-	}
-	return fmt.Errorf("%w: %w", errNoStub, err)
-}
-
 // fenced returns the condition that an aggregate is parked by the record of a fence.
 func (g guards) fenced(f Fence) bson.D {
 	return bson.D{
@@ -132,11 +123,8 @@ func (a *Applier) park(
 			poisoned.result.Recorded = true
 			return append(parkedBehind(&r, behind), poisoned), nil
 		}
-		switch class := Classify(err); {
-		case class == Permanent && a.guards.inside:
-			return nil, fmt.Errorf("write %s: %w", a.guards.collection.Name(), unrecorded(err))
-		case class != Guarded:
-			return nil, fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
+		if Classify(err) != Guarded {
+			return nil, err
 		}
 		found, err := a.guards.read(ctx, c.Aggregate)
 		if err != nil {
@@ -168,7 +156,8 @@ func (a *Applier) park(
 }
 
 // writeRecord writes the record of a parking, unless the aggregate is parked or the poison is
-// applied. If there is no guard, it creates one.
+// applied. If there is no guard, it creates one. Errors: of the class [Guarded], errNoStub, errFull,
+// and those of the database.
 func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record, slot guardSlot) error {
 	at := a.guards.at(slot)
 	filter := bson.D{{Key: "_id", Value: c.Aggregate}, {Key: a.guards.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}}}
@@ -192,7 +181,17 @@ func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record,
 		{Key: "$set", Value: bson.D{{Key: a.guards.prefix + guardParked, Value: r}}},
 		{Key: "$setOnInsert", Value: made},
 	}, options.UpdateOne().SetUpsert(true))
-	return err
+	if err == nil {
+		return nil
+	}
+	if Classify(err) == Permanent && a.guards.inside {
+		refused := errNoStub
+		if code := Code(err); code == mongodb.BSONObjectTooLarge || code == mongodb.ResultingDocumentTooLarge {
+			refused = errFull
+		}
+		err = fmt.Errorf("%w: %w", refused, err)
+	}
+	return fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
 }
 
 // countSetAside raises the record's count before n events of a session are set aside, and notes the

@@ -69,16 +69,11 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 			g.dropApplied(seen.Position, seen)
 			g.stopAtGap(seen)
 		}
-		err = applier.write(ctx, Attempt{PerAggregate: true}, groups)
-		for _, g := range groups {
-			record(results, g.decided)
-			if g.failed != nil {
-				failures = append(failures, *g.failed)
-			}
-		}
+		failed, err := applier.write(ctx, Attempt{PerAggregate: true}, groups, results)
 		if err != nil {
 			return fmt.Errorf("replay events of %s: %w", r.Aggregate, err)
 		}
+		failures = append(failures, failed...)
 	}
 	if len(failures) > 0 {
 		return failures[0].Err
@@ -104,13 +99,8 @@ func (a *Applier) ParkByOperator(ctx context.Context, aggregate, description str
 	r := Record{ID: bson.NewObjectID(), Since: time.Now().UTC(), Reason: ReasonOperator, Description: description}
 	for range maxConflicts {
 		err := a.writeRecord(ctx, &envelope.Change{Aggregate: aggregate}, r, guardSlot{})
-		switch class := Classify(err); {
-		case err == nil:
-			return nil
-		case class == Permanent && a.guards.inside:
-			return fmt.Errorf("write %s: %w", a.guards.collection.Name(), unrecorded(err))
-		case class != Guarded:
-			return fmt.Errorf("write %s: %w", a.guards.collection.Name(), err)
+		if Classify(err) != Guarded { // also without an error
+			return err
 		}
 		if _, err := a.Parked(ctx, aggregate); err == nil {
 			return ErrParked

@@ -22,16 +22,6 @@ import (
 // session begins its next one; see also [abandonedTxns].
 const abortTimeout = time.Second
 
-// transaction returns the options with which effects are committed. A transaction does not use the
-// concerns of the database's handle: without its own it would use those of the client, which come
-// from the connection string.
-func transaction() *options.TransactionOptionsBuilder {
-	return options.Transaction().
-		SetWriteConcern(writeconcern.Majority()).
-		SetReadConcern(readconcern.Majority()).
-		SetReadPreference(readpref.Primary())
-}
-
 // transact runs write in a transaction and commits it. It retries the transaction or the commit by
 // the server's labels, until ctx ends. [mongo.Session.WithTransaction] does the same, except that
 // its commits and aborts do not end with ctx: a server that leaves one unanswered would keep the
@@ -40,7 +30,12 @@ func transaction() *options.TransactionOptionsBuilder {
 // After an error the effect may nevertheless be committed: the guard decides. The error is
 // [ErrContended] if ctx ended while other transactions wrote the same documents.
 func (a *Applier) transact(ctx context.Context, write func(context.Context) error) error {
-	session, err := a.client.StartSession(options.Session().SetDefaultTransactionOptions(transaction()))
+	// A transaction does not use the concerns of the database's handle: without its own it would use
+	// those of the client, which come from the connection string.
+	session, err := a.client.StartSession(options.Session().SetDefaultTransactionOptions(options.Transaction().
+		SetWriteConcern(writeconcern.Majority()).
+		SetReadConcern(readconcern.Majority()).
+		SetReadPreference(readpref.Primary())))
 	if err != nil {
 		return fmt.Errorf("start session: %w", err)
 	}
