@@ -44,7 +44,7 @@ type Applier struct {
 	guards         guards
 	conflicts      *conflictQueue // of transactions
 	abandoned      *abandonedTxns
-	calls          *projections // nil: calls are not bounded
+	calls          *projections
 	ignoreVersions bool
 	// firstVersion is the setting VERSION_FIRST.
 	firstVersion int64

@@ -26,8 +26,6 @@ type Attempt struct {
 	Answer func(index int) (writes []projection.Write, answered bool, err error)
 }
 
-func (t Attempt) full(planned int) bool { return t.Limit > 0 && planned >= t.Limit }
-
 // Failure is a change that could not be applied now, for a reason of its own, and might be later.
 type Failure struct {
 	Index int // in the batch

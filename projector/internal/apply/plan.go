@@ -58,7 +58,7 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 		k := key{c.Aggregate, c.Stream}
 		g := byAggregate[c.Aggregate]
 		switch waits, gapped := gap[k]; {
-		case blocked[c.Aggregate], t.Skip[c.Aggregate], t.full(planning):
+		case blocked[c.Aggregate], t.Skip[c.Aggregate], t.Limit > 0 && planning >= t.Limit:
 			continue
 		case results[i].Kind == Poison, results[i].Kind == Parked:
 			blocked[c.Aggregate] = true

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,14 +36,24 @@ func check(p projection.Projection, c *envelope.Change, writes []projection.Writ
 		if collection == "" || id == nil {
 			return broken("projection %s gave a write without a collection or an id", p.Name())
 		}
-		if update, ok := w.(projection.UpdateOne); ok && len(update.Ops) == 0 {
-			return broken("projection %s gave an update of %s without an operator", p.Name(), collection)
+		var invalid error
+		switch w := w.(type) {
+		case projection.UpdateOne:
+			if len(w.Ops) == 0 {
+				return broken("projection %s gave an update of %s without an operator", p.Name(), collection)
+			}
+			for _, op := range w.Ops {
+				invalid = cmp.Or(invalid, op.Validate())
+			}
+		case projection.DeleteOne:
+			invalid = w.Validate()
+		case projection.ReplaceOne:
+			if w.Document == nil {
+				return broken("projection %s gave a replacement of %s without a document", p.Name(), collection)
+			}
 		}
-		if err := valid(w); err != nil {
-			return broken("projection %s gave a write to %s that cannot be done: %v", p.Name(), collection, err)
-		}
-		if replacement, ok := w.(projection.ReplaceOne); ok && replacement.Document == nil {
-			return broken("projection %s gave a replacement of %s without a document", p.Name(), collection)
+		if invalid != nil {
+			return broken("projection %s gave a write to %s that cannot be done: %v", p.Name(), collection, invalid)
 		}
 		if !isOne {
 			if collection == positionsCollection(p) {
@@ -87,19 +98,4 @@ func Project(p projection.Projection, c envelope.Change) ([]projection.Write, er
 		return nil, ErrNotOneUpdate
 	}
 	return writes, nil
-}
-
-// valid checks the values of a write's operators and conditions.
-func valid(w projection.Write) error {
-	switch w := w.(type) {
-	case projection.UpdateOne:
-		for _, op := range w.Ops {
-			if err := op.Validate(); err != nil {
-				return err
-			}
-		}
-	case projection.DeleteOne:
-		return w.Validate()
-	}
-	return nil
 }

@@ -15,10 +15,8 @@ import (
 // whole, and the events go one by one, each with its writes as they are.
 func compact(writes []projection.Write) ([]projection.Write, error) {
 	type document struct {
-		collection string
-		id         any
-		writes     []projection.Write
-		fold       *fold // of the last write, while that is an update
+		writes []projection.Write
+		fold   *fold // of the last write, while that is an update
 	}
 	var collections []string
 	documents := make(map[string][]*document) // by collection
@@ -31,7 +29,7 @@ func compact(writes []projection.Write) ([]projection.Write, error) {
 		}
 		d := known[key]
 		if d == nil {
-			d = &document{collection: collection, id: id}
+			d = &document{}
 			known[key] = d
 			if documents[collection] == nil {
 				collections = append(collections, collection)

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -239,7 +240,7 @@ func compare(a, b any) (order int, ok bool) {
 	switch x := a.(type) {
 	case int64:
 		if y, ok := b.(int64); ok {
-			return sign(x < y, x > y), true
+			return cmp.Compare(x, y), true
 		}
 	case string:
 		if y, ok := b.(string); ok {
@@ -252,14 +253,4 @@ func compare(a, b any) (order int, ok bool) {
 		}
 	}
 	return 0, false
-}
-
-func sign(less, greater bool) int {
-	switch {
-	case less:
-		return -1
-	case greater:
-		return 1
-	}
-	return 0
 }

@@ -67,7 +67,7 @@ func (p *projected) hangs() error {
 // within a part of ctx's time, or has not returned from an earlier call for it.
 func (s *projections) project(ctx context.Context, p projection.Projection, c *envelope.Change) ([]projection.Write, error) {
 	deadline, bounded := ctx.Deadline()
-	if s == nil || !bounded || c.MessageID == "" {
+	if !bounded || c.MessageID == "" {
 		_, writes, err := project(p, *c)
 		return writes, err
 	}

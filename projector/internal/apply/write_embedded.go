@@ -181,8 +181,7 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 
 // replacementOf returns the whole document that a fold puts in place, without its guard.
 func replacementOf(aggregate string, f *fold) bson.D {
-	document := make(bson.D, 0, 8)
-	document = append(document, bson.E{Key: "_id", Value: aggregate})
+	document := bson.D{{Key: "_id", Value: aggregate}}
 	elements, _ := f.replacement.Elements()
 	for _, e := range elements {
 		if e.Key() != "_id" {

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -22,15 +23,23 @@ func encoded(writes []projection.Write) ([]projection.Write, error) {
 		}
 		switch w := w.(type) {
 		case projection.UpdateOne:
-			w.ID = id
-			w.Ops, err = encodedOps(w.Ops)
+			w.ID, w.Ops = id, slices.Clone(w.Ops)
+			for j, op := range w.Ops {
+				if w.Ops[j].Value, err = encodedField(op.Field, op.Value); err != nil {
+					break
+				}
+			}
 			all[i] = w
 		case projection.ReplaceOne:
 			w.ID, err = id, w.Document.Validate()
 			all[i] = w
 		case projection.DeleteOne:
-			w.ID = id
-			w.If, err = encodedConditions(w.If)
+			w.ID, w.If = id, slices.Clone(w.If)
+			for j, c := range w.If {
+				if w.If[j].Value, err = encodedField(c.Field, c.Value); err != nil {
+					break
+				}
+			}
 			all[i] = w
 		default:
 			return nil, broken("a write to %s is a %T: only UpdateOne, ReplaceOne and DeleteOne are known", collection, w)
@@ -38,30 +47,6 @@ func encoded(writes []projection.Write) ([]projection.Write, error) {
 		if err != nil {
 			return nil, broken("a write to %s cannot be written as BSON: %v", collection, err)
 		}
-	}
-	return all, nil
-}
-
-func encodedOps(ops []projection.Op) ([]projection.Op, error) {
-	all := make([]projection.Op, len(ops))
-	for i, op := range ops {
-		value, err := encodedField(op.Field, op.Value)
-		if err != nil {
-			return nil, err
-		}
-		all[i] = projection.Op{Kind: op.Kind, Field: op.Field, Value: value}
-	}
-	return all, nil
-}
-
-func encodedConditions(conditions []projection.Condition) ([]projection.Condition, error) {
-	all := make([]projection.Condition, len(conditions))
-	for i, c := range conditions {
-		value, err := encodedField(c.Field, c.Value)
-		if err != nil {
-			return nil, err
-		}
-		all[i] = projection.Condition{Field: c.Field, Kind: c.Kind, Value: value}
 	}
 	return all, nil
 }
