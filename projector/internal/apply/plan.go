@@ -18,7 +18,7 @@ func (a *Applier) prepare(
 	if err := a.judgeSuspects(ctx, session, t, changes, results); err != nil {
 		return nil, nil, err
 	}
-	leave, err := a.suspects.Enter(ctx, func() []*envelope.Change { return inHand(t, changes, results) })
+	leave, err := a.suspects.enter(ctx, func() []*envelope.Change { return inHand(t, changes, results) })
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,14 +13,14 @@ import (
 // aggregate is parked is set aside. An event that is only suspect is first given to the projection
 // alone, without an effect.
 func (a *Applier) judgeSuspects(ctx context.Context, session string, t Attempt, changes []envelope.Change, results []Result) error {
-	known, some, err := a.suspects.Known(ctx)
-	if err != nil || !some {
+	known, err := a.suspects.suspected(ctx)
+	if err != nil || known == nil {
 		return err
 	}
 	var aggregates []string
 	for i := range changes {
 		c := &changes[i]
-		if results[i].Kind == Pending && (known.Suspect(c) || known.Condemned(c.Aggregate) != nil) && !slices.Contains(aggregates, c.Aggregate) {
+		if results[i].Kind == Pending && (known.suspects[c.MessageID] != nil || known.condemned[c.Aggregate] != nil) && !slices.Contains(aggregates, c.Aggregate) {
 			aggregates = append(aggregates, c.Aggregate)
 		}
 	}
@@ -30,15 +30,15 @@ func (a *Applier) judgeSuspects(ctx context.Context, session string, t Attempt, 
 	}
 	for i := range changes {
 		c := &changes[i]
-		switch s := known.Condemned(c.Aggregate); {
+		switch s := known.condemned[c.Aggregate]; {
 		case results[i].Kind != Pending:
 		case s != nil && s.MessageID == c.MessageID:
 			results[i] = ProcessEnded()
 		case s != nil && found[c.Aggregate].Parked == nil && found[c.Aggregate].Of(s.Stream).Position >= s.Position:
-			if err := a.suspects.Acquit(ctx, s.MessageID); err != nil { // a person has had it applied, or given it up
+			if err := a.suspects.acquit(ctx, s.MessageID); err != nil { // a person has had it applied, or given it up
 				return err
 			}
-		case known.Suspect(c) && c.Claim == nil && !t.Skip[c.Aggregate] && !a.calls.isLate(c.MessageID):
+		case known.suspects[c.MessageID] != nil && c.Claim == nil && !t.Skip[c.Aggregate] && !a.calls.isLate(c.MessageID):
 			if err := a.tryAlone(ctx, c); err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ func (a *Applier) judgeSuspects(ctx context.Context, session string, t Attempt, 
 // tryAlone gives a suspect to the projection while that has no other event.
 func (a *Applier) tryAlone(ctx context.Context, c *envelope.Change) error {
 	var call *projected
-	forget, err := a.suspects.TryAlone(ctx, c, func() (hangs bool) {
+	forget, err := a.suspects.tryAlone(ctx, c, func() (hangs bool) {
 		_, err := a.calls.project(ctx, a.projection, c)
 		if errors.Is(err, errHangs) {
 			call = a.calls.unrecorded(c)
@@ -85,7 +85,7 @@ func (a *Applier) judgeHanging(ctx context.Context, session string, t Attempt, c
 		c := &changes[f.Index]
 		names = append(names, c.Aggregate)
 		if call := a.calls.unrecorded(c); call != nil {
-			forget, err := a.suspects.RecordLong(ctx, c)
+			forget, err := a.suspects.recordLong(ctx, c)
 			if err != nil {
 				a.calls.retryRecord(call)
 				return failures, err

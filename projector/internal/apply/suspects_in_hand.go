@@ -18,9 +18,9 @@ const (
 	wholeTrial = 1 << 30
 )
 
-// Enter waits until no suspect is tried, and records the events that inHand returns, if that is
+// enter waits until no suspect is tried, and records the events that inHand returns, if that is
 // needed. leave must be called once the projection has them no longer; it is never nil.
-func (w *Watch) Enter(ctx context.Context, inHand func() []*envelope.Change) (leave func(), err error) {
+func (w *Watch) enter(ctx context.Context, inHand func() []*envelope.Change) (leave func(), err error) {
 	if w == nil {
 		return func() {}, nil
 	}
@@ -40,10 +40,10 @@ func (w *Watch) Enter(ctx context.Context, inHand func() []*envelope.Change) (le
 	}, nil
 }
 
-// TryAlone calls try with the record of one event, while the projection has no other that is not
+// tryAlone calls try with the record of one event, while the projection has no other that is not
 // recorded as alone. hangs reports that the projection keeps the event: forget must then be called
 // once it has returned.
-func (w *Watch) TryAlone(ctx context.Context, c *envelope.Change, try func() (hangs bool)) (forget func(), err error) {
+func (w *Watch) tryAlone(ctx context.Context, c *envelope.Change, try func() (hangs bool)) (forget func(), err error) {
 	if err := w.trial.Acquire(ctx, wholeTrial); err != nil {
 		return nil, fmt.Errorf("wait to try a suspect event alone: %w", context.Cause(ctx))
 	}
@@ -57,20 +57,20 @@ func (w *Watch) TryAlone(ctx context.Context, c *envelope.Change, try func() (ha
 		return forget, nil
 	}
 	forget()
-	return nil, w.Acquit(ctx, c.MessageID)
+	return nil, w.acquit(ctx, c.MessageID)
 }
 
-// RecordLong records an event that the projection has kept for long. forget must be called once it
+// recordLong records an event that the projection has kept for long. forget must be called once it
 // has returned.
-func (w *Watch) RecordLong(ctx context.Context, c *envelope.Change) (forget func(), err error) {
+func (w *Watch) recordLong(ctx context.Context, c *envelope.Change) (forget func(), err error) {
 	if w == nil || w.off.Load() {
 		return func() {}, nil
 	}
 	return w.record(ctx, true, c)
 }
 
-// Acquit forgets the suspicion of an event.
-func (w *Watch) Acquit(ctx context.Context, messageID string) error {
+// acquit forgets the suspicion of an event.
+func (w *Watch) acquit(ctx context.Context, messageID string) error {
 	if _, err := w.collection.DeleteOne(ctx, bson.D{{Key: "_id", Value: messageID}}); err != nil {
 		return w.failed("write", err)
 	}

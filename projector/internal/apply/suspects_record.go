@@ -70,8 +70,8 @@ func eventOf(c *envelope.Change) eventRecord {
 	return eventRecord{MessageID: c.MessageID, Aggregate: c.Aggregate, Stream: c.Stream, Position: c.Position}
 }
 
-// Suspect is an event that was in hand when a process ended.
-type Suspect struct {
+// suspect is an event that was in hand when a process ended.
+type suspect struct {
 	MessageID string `bson:"_id"`
 	Aggregate string `bson:"aggregate"`
 	Stream    string `bson:"stream"`
@@ -80,6 +80,6 @@ type Suspect struct {
 	Alone []bson.ObjectID `bson:"alone"`
 }
 
-// Condemned reports whether the event is not to be given to the projection again. One process may
+// condemned reports whether the event is not to be given to the projection again. One process may
 // have ended for another reason just when the event was with the projection.
-func (s *Suspect) Condemned() bool { return len(s.Alone) >= 2 }
+func (s *suspect) condemned() bool { return len(s.Alone) >= 2 }

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/sluice-cdc/sluice/projector/projection"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -77,8 +76,8 @@ type Watch struct {
 type knowledge struct {
 	read      time.Time
 	cautious  bool                // events in hand are recorded
-	suspects  map[string]*Suspect // by message id
-	condemned map[string]*Suspect // by aggregate
+	suspects  map[string]*suspect // by message id: to be tried alone
+	condemned map[string]*suspect // by aggregate
 }
 
 // NewWatch returns the watch of a process. Nothing is read or written before [Watch.Begin].
@@ -228,16 +227,16 @@ func (w *Watch) learn(ctx context.Context) error {
 	if err != nil {
 		return w.failed("read", err)
 	}
-	var suspects []Suspect
+	var suspects []suspect
 	if err := w.find(ctx, "kind", kindSuspect, &suspects); err != nil {
 		return err
 	}
 	k := &knowledge{
 		read: time.Now(), cautious: caution.Until.After(w.now()),
-		suspects: make(map[string]*Suspect), condemned: make(map[string]*Suspect),
+		suspects: make(map[string]*suspect), condemned: make(map[string]*suspect),
 	}
 	for i := range suspects {
-		if s := &suspects[i]; s.Condemned() {
+		if s := &suspects[i]; s.condemned() {
 			k.condemned[s.Aggregate] = s
 		} else {
 			k.suspects[s.MessageID], k.cautious = s, true
@@ -267,28 +266,18 @@ func (w *Watch) failed(verb string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, w.collection.Name(), err)
 }
 
-// Known is what is known of the suspects, read again if it is old and events in hand are recorded.
-// ok is false if there is nothing to know.
-func (w *Watch) Known(ctx context.Context) (k Known, ok bool, err error) {
-	if w == nil || w.known.Load() == nil {
-		return Known{}, false, nil
+// suspected returns what is known of processes that have ended, read again if it is old and events
+// in hand are recorded; nil if there is nothing to know.
+func (w *Watch) suspected(ctx context.Context) (*knowledge, error) {
+	if w == nil {
+		return nil, nil
 	}
-	if now := w.known.Load(); now.cautious && time.Since(now.read) > freshFor {
+	if k := w.known.Load(); k != nil && k.cautious && time.Since(k.read) > freshFor {
 		if err := w.learn(ctx); err != nil {
-			return Known{}, false, err
+			return nil, err
 		}
 	}
-	now := w.known.Load()
-	return Known{now}, now != nil, nil
+	return w.known.Load(), nil
 }
-
-// Known is what is known of processes that have ended.
-type Known struct{ *knowledge }
-
-// Suspect reports whether an event is to be tried alone.
-func (k Known) Suspect(c *envelope.Change) bool { return k.suspects[c.MessageID] != nil }
-
-// Condemned returns the condemned event of an aggregate; nil without one.
-func (k Known) Condemned(aggregate string) *Suspect { return k.condemned[aggregate] }
 
 func (w *Watch) now() time.Time { return time.UnixMilli(w.seen.Load()) }
