@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -68,11 +69,7 @@ func (a *Applier) SetAside(ctx context.Context, events []SetAsideEvent) error {
 		kept := aside{
 			ID:    asideID{e.Change.Aggregate, e.Change.Stream, e.Change.Position, m.MessageID},
 			Since: time.Now().UTC(), Reason: e.Reason, Description: e.Description, MessageID: m.MessageID, Properties: m.ApplicationProperties, Body: m.Body,
-		}
-		for to, from := range map[*string]*string{&kept.Session: m.SessionID, &kept.ContentType: m.ContentType, &kept.CorrelationID: m.CorrelationID} {
-			if from != nil {
-				*to = *from
-			}
+			Session: *cmp.Or(m.SessionID, new("")), ContentType: *cmp.Or(m.ContentType, new("")), CorrelationID: *cmp.Or(m.CorrelationID, new("")),
 		}
 		if m.SequenceNumber != nil {
 			kept.Sequence, kept.Arrived = *m.SequenceNumber, Arrival(m)

@@ -1,9 +1,11 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/Azure/go-amqp"
@@ -27,25 +29,6 @@ func (h *held) release() {
 	}
 }
 
-// err returns why not all sessions of an aggregate are held.
-func (h *held) err(a apply.Aggregate) error {
-	for _, name := range sessionsOf(a) {
-		if err := h.failed[name]; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// of returns the sessions of an aggregate.
-func (h *held) of(a apply.Aggregate) map[string]*sessions.SDKSession {
-	kept := make(map[string]*sessions.SDKSession)
-	for _, name := range sessionsOf(a) {
-		kept[name] = h.sessions[name]
-	}
-	return kept
-}
-
 // sessionsOf returns the sessions in which events of a parked aggregate were set aside: none if a
 // person parked it, because of no event.
 func sessionsOf(a apply.Aggregate) (names []string) {
@@ -66,18 +49,14 @@ func (p *Replayer) hold(ctx context.Context, all []*task) *held {
 	h := &held{sessions: make(map[string]*sessions.SDKSession), failed: make(map[string]error)}
 	for {
 		var names []string
-		wanted := make(map[string]bool)
 		for _, t := range all {
 			for _, name := range sessionsOf(t.a) {
-				if t.err == nil && !wanted[name] && h.sessions[name] == nil && h.failed[name] == nil {
-					wanted[name] = true
+				if t.err == nil && h.sessions[name] == nil && h.failed[name] == nil && !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}
 		}
-		if len(names) > 0 {
-			p.take(ctx, h, names)
-		}
+		p.take(ctx, h, names)
 		for _, t := range all {
 			if t.err == nil {
 				t.a, t.err = p.Applier.Parked(ctx, t.a.Name)
@@ -93,8 +72,8 @@ func (p *Replayer) hold(ctx context.Context, all []*task) *held {
 		}
 	}
 	for _, t := range all {
-		if t.err == nil {
-			t.err = h.err(t.a)
+		for _, name := range sessionsOf(t.a) {
+			t.err = cmp.Or(t.err, h.failed[name])
 		}
 	}
 	return h

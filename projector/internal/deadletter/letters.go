@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -157,10 +158,7 @@ func (p *Replayer) unpack(ctx context.Context, packs []*azservicebus.ReceivedMes
 }
 
 func packReason(m *azservicebus.ReceivedMessage) string {
-	reason := ""
-	if m.DeadLetterReason != nil {
-		reason = *m.DeadLetterReason
-	}
+	reason := *cmp.Or(m.DeadLetterReason, new(""))
 	if apply.ByProjector(reason) {
 		return "Packed" + reason
 	}
@@ -168,14 +166,10 @@ func packReason(m *azservicebus.ReceivedMessage) string {
 }
 
 func letterOf(m *azservicebus.ReceivedMessage, c envelope.Change) Letter {
-	l := Letter{MessageID: c.MessageID, Position: c.Position, Version: c.Version, key: letterKey{sequence: *m.SequenceNumber}, arrived: apply.Arrival(m), change: c}
-	if m.DeadLetterReason != nil {
-		l.Reason = *m.DeadLetterReason
+	return Letter{
+		MessageID: c.MessageID, Position: c.Position, Version: c.Version, Reason: *cmp.Or(m.DeadLetterReason, new("")),
+		key: letterKey{sequence: *m.SequenceNumber}, arrived: apply.Arrival(m), session: *cmp.Or(m.SessionID, new("")), change: c,
 	}
-	if m.SessionID != nil {
-		l.session = *m.SessionID
-	}
-	return l
 }
 
 // insert adds a copy to letters, before the first one that arrived later.
@@ -204,12 +198,7 @@ func order(letters []Letter) {
 		if l.Position == "" {
 			continue
 		}
-		later, _ := slices.BinarySearchFunc(records[stream], l.Position, func(r placed, position string) int {
-			if r.Position > position {
-				return 1
-			}
-			return -1
-		})
+		later := sort.Search(len(records[stream]), func(at int) bool { return records[stream][at].Position > l.Position })
 		if later < len(records[stream]) {
 			all[i].before = records[stream][later].before
 		} else {

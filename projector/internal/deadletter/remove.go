@@ -57,12 +57,10 @@ func (p *Replayer) remove(ctx context.Context, all map[letterKey]bool) (removed 
 		again := false
 		for _, m := range messages {
 			again = again || m.SequenceNumber == nil || seen[*m.SequenceNumber]
-			if again {
-				passed = append(passed, m.LockToken)
-				continue
+			if !again {
+				seen[*m.SequenceNumber] = true
 			}
-			seen[*m.SequenceNumber] = true
-			if !wanted[*m.SequenceNumber] {
+			if again || !wanted[*m.SequenceNumber] {
 				passed = append(passed, m.LockToken)
 				continue
 			}

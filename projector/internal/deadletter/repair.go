@@ -25,7 +25,7 @@ var ErrLater = errors.New("the dead-letter queue has an event of the aggregate t
 // parking, and the repair begins again. Errors: as of [Replayer.Replay], of rebuild, and
 // [ErrLater].
 func (p *Replayer) Repair(ctx context.Context, aggregates []string, rebuild Rebuild, done func(o Outcome, err error)) {
-	p.inTurn(ctx, aggregates, func(t *task) { t.rebuild = rebuild }, done)
+	p.inTurn(ctx, aggregates, nil, rebuild, done)
 }
 
 // parkForRepair parks an aggregate that is not parked.

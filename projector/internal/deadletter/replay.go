@@ -74,16 +74,15 @@ type task struct {
 // The dead letters stay in the queue until [Replayer.Remove]. Errors: [ErrBusy], [ErrMissing],
 // [ErrLocked], [ErrAnother], [ErrUnknownEncoding], and others that may be retried.
 func (p *Replayer) Replay(ctx context.Context, aggregates []string, drop *Drop, done func(o Outcome, err error)) {
-	p.inTurn(ctx, aggregates, func(t *task) { t.drop = drop }, done)
+	p.inTurn(ctx, aggregates, drop, nil, done)
 }
 
-// inTurn replays or repairs aggregates, some of them together.
-func (p *Replayer) inTurn(ctx context.Context, aggregates []string, set func(*task), done func(o Outcome, err error)) {
+// inTurn replays aggregates, or repairs them if rebuild is not nil, some of them together.
+func (p *Replayer) inTurn(ctx context.Context, aggregates []string, drop *Drop, rebuild Rebuild, done func(o Outcome, err error)) {
 	for names := range slices.Chunk(aggregates, together) {
 		tasks := make([]*task, len(names))
 		for i, name := range names {
-			tasks[i] = &task{o: Outcome{Aggregate: name, settled: make(map[letterKey]bool)}}
-			set(tasks[i])
+			tasks[i] = &task{o: Outcome{Aggregate: name, settled: make(map[letterKey]bool)}, drop: drop, rebuild: rebuild}
 		}
 		for range maxPasses {
 			if tasks = p.replayTogether(ctx, tasks, done); len(tasks) == 0 {

@@ -14,7 +14,6 @@ import (
 
 // apply applies letters in their order, up to the first that cannot be applied.
 func (p *Replayer) apply(ctx context.Context, from Peeker, r apply.Replay, letters []Letter, o *Outcome) error {
-	o.Stuck = nil
 	for len(letters) > 0 {
 		n := min(len(letters), batch)
 		messages, err := p.contents(ctx, from, letters[:n])

@@ -9,7 +9,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/sessions"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
@@ -39,7 +38,7 @@ func (p *Replayer) pass(ctx context.Context, letters Peeker, held *held, t *task
 		a.MessageID, a.Stream, a.Record.Position = waiting[0].MessageID, waiting[0].change.Stream, waiting[0].Position
 	}
 	replay := apply.Replay{Aggregate: aggregate, ID: a.ID}
-	gone, err := p.missing(ctx, a, waiting, held.of(a))
+	gone, err := p.missing(ctx, a, waiting, held)
 	switch {
 	case err != nil:
 		return err
@@ -102,7 +101,7 @@ func versionedBehind(a apply.Aggregate, waiting []Letter) string {
 // missing reports whether the event that parked the aggregate is gone: it has not been applied
 // meanwhile, and is neither in the dead-letter queue nor in a session of the aggregate, where the
 // projector that parked it may have left it.
-func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, kept map[string]*sessions.SDKSession) (bool, error) {
+func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Letter, held *held) (bool, error) {
 	if a.MessageID == "" || (a.Record.Position != "" && a.Record.Position <= a.Position) {
 		return false, nil
 	}
@@ -110,8 +109,8 @@ func (p *Replayer) missing(ctx context.Context, a apply.Aggregate, waiting []Let
 		return false, nil
 	}
 	missing := true
-	for name, session := range kept {
-		err := p.scan(ctx, session, func(m *azservicebus.ReceivedMessage) bool {
+	for _, name := range sessionsOf(a) {
+		err := p.scan(ctx, held.sessions[name], func(m *azservicebus.ReceivedMessage) bool {
 			events, isPack := envelope.Unpack(m)
 			if !isPack {
 				events = append(events, m)
