@@ -35,27 +35,16 @@ func (d *amqpAcceptor) accept(ctx context.Context) (link, func(context.Context),
 		return nil, nil, err
 	}
 	session, err := acceptNext(ctx, conn.way, d.entity)
-	switch {
-	case err == nil:
-		session.Allow, session.Observe = d.budget.allow, d.budget.observe
-		release := func(ctx context.Context) { conn.release(ctx, session.Doubtful()) }
-		return &amqpLink{amqpSession: session, backlog: d.backlog}, release, nil
-	case errors.Is(err, errNoSession):
-		conn.release(ctx, false)
+	if err != nil {
+		conn.release(ctx, !answered(err) && !errors.Is(err, errNoSession) && !errors.Is(err, context.Canceled))
 		return nil, nil, err
 	}
-	conn.release(ctx, !answered(err) && !errors.Is(err, context.Canceled))
-	return nil, nil, err
+	session.budget, session.backlog = d.budget, d.backlog
+	release := func(ctx context.Context) { conn.release(ctx, session.doubtful.Load()) }
+	return session, release, nil
 }
 
 func (d *amqpAcceptor) close(ctx context.Context) { d.conns.close(ctx) }
-
-// amqpLink is a session to which the broker sends messages as long as it has credit.
-type amqpLink struct {
-	*amqpSession
-	backlog *backlogEstimate
-	begun   bool // something has been received
-}
 
 // burst is how long to wait for another message of a burst. A session's messages arrive as fast as
 // the network carries them. It is waited for if sessions have turned out to hold several messages:
@@ -63,50 +52,50 @@ type amqpLink struct {
 const burst = time.Millisecond
 
 // Buffered implements link.
-func (l *amqpLink) Buffered(count int) []*azservicebus.ReceivedMessage {
-	if l.Broken() {
+func (s *amqpSession) Buffered(count int) []*azservicebus.ReceivedMessage {
+	if s.broken.Load() {
 		return nil
 	}
-	return l.amqpSession.Buffered(count)
+	return s.appendBuffered(nil, count)
 }
 
 // TryNext implements link. The broker grants sessions that have a message: the first one is on its
 // way.
-func (l *amqpLink) TryNext(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
-	if l.Broken() {
+func (s *amqpSession) TryNext(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+	if s.broken.Load() {
 		return nil, ErrRelease
 	}
-	if l.begun {
-		return l.ReceiveBuffered(count)
+	if s.begun {
+		return s.receiveBuffered(count)
 	}
 	bounded, cancel := context.WithTimeout(ctx, expectedWithin)
 	defer cancel()
-	messages, err := l.Next(bounded, count)
+	messages, err := s.Next(bounded, count)
 	switch {
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		return nil, ErrRelease
 	case err != nil:
 		return nil, err
 	}
-	if due, _ := l.backlog.shouldPeek(); due {
+	if due, _ := s.backlog.shouldPeek(); due {
 		// The first message came before its size was known, so the credit that followed it is for a
 		// whole batch beside it.
-		count = l.Allow(count)
-		messages = append(messages, l.amqpSession.ReceiveMore(ctx, count-len(messages), burst)...)
-		l.backlog.found(len(messages) > 1)
+		count = s.budget.allow(count)
+		messages = append(messages, s.receiveMore(ctx, count-len(messages), burst)...)
+		s.backlog.found(len(messages) > 1)
 	}
 	return messages, nil
 }
 
 // Next implements link.
-func (l *amqpLink) Next(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
-	messages, err := l.Receive(ctx, count)
+func (s *amqpSession) Next(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+	messages, err := s.receive(ctx, count)
 	switch {
-	case err != nil && l.Broken(): // the lock or the connection was lost; if accepting fails too, it reports why
+	case err != nil && s.broken.Load(): // the lock or the connection was lost; if accepting fails too, it reports why
 		return nil, fmt.Errorf("%w: %w", ErrRelease, err)
 	case err != nil:
 		return nil, err
 	}
-	l.begun = true
+	s.begun = true
 	return messages, nil
 }

@@ -36,12 +36,12 @@ type amqpSession struct {
 	lockedUntil time.Time // when it was accepted
 	credit      int       // issued, and not yet used by a message; the receiver's alone
 	most        int       // count of the last receive; the receiver's alone
-	// Allow, if set, returns how many messages, of at most count, the broker may send ahead.
-	// Observe, if set, is called with the size of each message that arrives.
-	Allow    func(count int) int
-	Observe  func(bytes int)
-	broken   atomic.Bool
-	doubtful atomic.Bool
+	begun       bool      // something has been received; the receiver's alone
+	budget      *byteBudget
+	backlog     *backlogEstimate
+	// broken is set once something has failed on this session, so that its link may be gone;
+	// doubtful, once a request was not answered, so that the connection may be gone.
+	broken, doubtful atomic.Bool
 
 	mu        sync.Mutex                 // never held while the network is waited for
 	unsettled map[[16]byte]*amqp.Message // received, by lock token; guarded by mu
@@ -53,13 +53,6 @@ func (s *amqpSession) ID() string { return s.id }
 // LockedUntil returns when the lock ends, by the broker's clock, unless it is renewed; zero if the
 // broker does not report it.
 func (s *amqpSession) LockedUntil() time.Time { return s.lockedUntil }
-
-// Broken reports whether something failed on this session, so that its link may be gone.
-func (s *amqpSession) Broken() bool { return s.broken.Load() }
-
-// Doubtful reports whether a request on this session was not answered, so that the connection may
-// be gone.
-func (s *amqpSession) Doubtful() bool { return s.doubtful.Load() }
 
 // failed records a failure, and whether the broker answered at all.
 func (s *amqpSession) failed(err error) {
@@ -79,10 +72,10 @@ func answered(err error) bool {
 	return !closed && (ended || answered || refused)
 }
 
-// Receive waits for messages and returns those that have arrived, in order, at least one and at
+// receive waits for messages and returns those that have arrived, in order, at least one and at
 // most count. It lets the broker send up to count ahead.
-func (s *amqpSession) Receive(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
-	if messages, err := s.ReceiveBuffered(count); len(messages) > 0 || err != nil {
+func (s *amqpSession) receive(ctx context.Context, count int) ([]*azservicebus.ReceivedMessage, error) {
+	if messages, err := s.receiveBuffered(count); len(messages) > 0 || err != nil {
 		return messages, err
 	}
 	first, err := s.link.Receive(ctx, nil)
@@ -97,16 +90,16 @@ func (s *amqpSession) Receive(ctx context.Context, count int) ([]*azservicebus.R
 	return messages, nil
 }
 
-// ReceiveBuffered returns the messages that have arrived, in order, at most count, without waiting.
+// receiveBuffered returns the messages that have arrived, in order, at most count, without waiting.
 // There may be none.
-func (s *amqpSession) ReceiveBuffered(count int) ([]*azservicebus.ReceivedMessage, error) {
-	messages := s.Buffered(count)
+func (s *amqpSession) receiveBuffered(count int) ([]*azservicebus.ReceivedMessage, error) {
+	messages := s.appendBuffered(nil, count)
 	s.most = count
 	return messages, s.giveCredit()
 }
 
 // refill issues credit if every requested message has arrived: more may be waiting, which then
-// arrive while these are applied. A failure is returned by the next Receive.
+// arrive while these are applied. A failure is returned by the next receive.
 func (s *amqpSession) refill() {
 	if s.credit == 0 {
 		_ = s.giveCredit()
@@ -115,11 +108,7 @@ func (s *amqpSession) refill() {
 
 // giveCredit issues credit, so that the broker sends messages ahead.
 func (s *amqpSession) giveCredit() error {
-	ahead := s.most
-	if s.Allow != nil {
-		ahead = s.Allow(s.most)
-	}
-	want := ahead - s.credit
+	want := s.budget.allow(s.most) - s.credit
 	if want <= 0 {
 		return nil
 	}
@@ -131,28 +120,24 @@ func (s *amqpSession) giveCredit() error {
 	return nil
 }
 
-// ReceiveMore waits until no message has arrived for the duration quiet, or count messages have,
+// receiveMore waits until no message has arrived for the duration quiet, or count messages have,
 // and returns them in order.
-func (s *amqpSession) ReceiveMore(ctx context.Context, count int, quiet time.Duration) (messages []*azservicebus.ReceivedMessage) {
+func (s *amqpSession) receiveMore(ctx context.Context, count int, quiet time.Duration) (messages []*azservicebus.ReceivedMessage) {
 	defer s.refill()
 	for len(messages) < count {
 		waiting, cancel := context.WithTimeout(ctx, quiet)
 		next, err := s.link.Receive(waiting, nil)
 		cancel()
 		if err != nil {
-			return messages // if it is more than a timeout, the next Receive returns it
+			return messages // if it is more than a timeout, the next receive returns it
 		}
 		messages = s.appendBuffered(append(messages, s.remember(next)), count)
 	}
 	return messages
 }
 
-// Buffered returns the messages that have arrived, in order, at most count. It gives no credit.
-func (s *amqpSession) Buffered(count int) []*azservicebus.ReceivedMessage {
-	return s.appendBuffered(nil, count)
-}
-
-// appendBuffered appends the messages that have arrived, in order, up to count messages.
+// appendBuffered appends the messages that have arrived, in order, up to count messages. It gives
+// no credit.
 func (s *amqpSession) appendBuffered(messages []*azservicebus.ReceivedMessage, count int) []*azservicebus.ReceivedMessage {
 	for len(messages) < count {
 		m := s.link.Prefetched()
@@ -168,9 +153,7 @@ func (s *amqpSession) appendBuffered(messages []*azservicebus.ReceivedMessage, c
 func (s *amqpSession) remember(m *amqp.Message) *azservicebus.ReceivedMessage {
 	s.credit--
 	received := read(m)
-	if s.Observe != nil {
-		s.Observe(len(received.Body))
-	}
+	s.budget.observe(len(received.Body))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsettled[received.LockToken] = m

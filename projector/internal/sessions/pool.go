@@ -60,9 +60,9 @@ type Options struct {
 	AcceptTimeout time.Duration // how long one accept waits for a session; long, because each costs round trips
 	CloseTimeout  time.Duration // bounds the release of a session
 	Logger        *slog.Logger
-	// Held, if set, is called with +1 and -1 as sessions are accepted and released.
+	// Held is called with +1 and -1 as sessions are accepted and released.
 	Held func(delta int)
-	// Accepted, if set, is called with the time that each accept took.
+	// Accepted is called with the time that each accept took.
 	Accepted func(took time.Duration)
 }
 
@@ -202,19 +202,15 @@ func (p *Pool) accept(ctx context.Context, way acceptor, seeker *list.Element) (
 		p.wakeOldest()
 		p.wakeOldest()
 	}
-	if p.opts.Accepted != nil {
-		p.opts.Accepted(now.Sub(asked))
-	}
-	_, overlaps := l.(*amqpLink) // an accept through the SDK excludes the others on its connection
+	p.opts.Accepted(now.Sub(asked))
+	_, overlaps := l.(*amqpSession) // an accept through the SDK excludes the others on its connection
 	return &Session{pool: p, link: l, end: release, accepted: now, overlaps: overlaps, freed: make(chan struct{})}, nil
 }
 
 // handleSession runs the handler while the lock is renewed, then releases the session. It closes
 // the session's freed once the worker may accept another one.
 func (p *Pool) handleSession(ctx, work context.Context, s *Session, handle Handler) {
-	if p.opts.Held != nil {
-		p.opts.Held(+1)
-	}
+	p.opts.Held(+1)
 	every := renewal(time.Until(s.link.LockedUntil()))
 	receiving, stopReceiving := context.WithCancelCause(ctx)
 	applying, stopApplying := context.WithCancelCause(work)
@@ -270,9 +266,7 @@ func (p *Pool) release(ctx context.Context, s *Session, err, lost error) {
 		p.opts.Logger.Debug("session not released cleanly; its lock will expire", telemetry.KeySession, s.ID(), telemetry.KeyError, err)
 	}
 	s.end(ctx)
-	if p.opts.Held != nil {
-		p.opts.Held(-1)
-	}
+	p.opts.Held(-1)
 }
 
 // contended reports whether no worker is free, so that sessions with messages may be waiting for

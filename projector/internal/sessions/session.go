@@ -28,11 +28,13 @@ type Session struct {
 	end      func(ctx context.Context) // releases what the link was opened on
 	accepted time.Time
 	overlaps bool          // its release may overlap the accept of another session
-	settling settling      // what is being settled in the background
 	received bool          // messages were received
 	hasSlot  bool          // it is being handled
 	freed    chan struct{} // closed when its worker accepts another one; by the handler's goroutine alone
 	detached bool          // freed is closed
+
+	settling    sync.WaitGroup // a batch that is settled while the next one is received and applied
+	settlingErr error          // read after settling is done
 }
 
 // ID returns the session's id.
@@ -41,24 +43,17 @@ func (s *Session) ID() string { return s.link.ID() }
 // Settler returns the settler of this session's messages.
 func (s *Session) Settler() Settler { return s.link }
 
-// settling is a batch that is settled while the next one is received and applied. One goroutine
-// uses it.
-type settling struct {
-	running sync.WaitGroup
-	err     error // read after running is done
-}
-
 // Settle runs send in the background. The caller has waited with Settled for the one before. The
 // session is released after send has returned, and an error of it is then logged.
 func (s *Session) Settle(send func() error) {
-	s.settling.running.Go(func() { s.settling.err = send() })
+	s.settling.Go(func() { s.settlingErr = send() })
 }
 
 // Settled waits until no send is under way and returns the error of the last one, once.
 func (s *Session) Settled() error {
-	s.settling.running.Wait()
-	err := s.settling.err
-	s.settling.err = nil
+	s.settling.Wait()
+	err := s.settlingErr
+	s.settlingErr = nil
 	return err
 }
 
