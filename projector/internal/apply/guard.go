@@ -173,6 +173,10 @@ func (g *group) mustFollow(n int) bool {
 	return g.skipsFirst(n) || g.events[0].change.Position <= g.through
 }
 
+// creates reports whether the write of the first n changes may create the document of their guard.
+// In a replay there is one: the parked record is in it.
+func (g *group) creates(n int) bool { return g.replay == nil && !g.mustFollow(n) }
+
 // skipsFirst reports whether versions begin below those of the first n changes.
 func (g *group) skipsFirst(n int) bool {
 	at, required := g.requiredVersion(n)

@@ -94,7 +94,7 @@ func Project(p projection.Projection, c envelope.Change) ([]projection.Write, er
 	if err != nil {
 		return nil, err
 	}
-	if _, one := p.(projection.OneDocument); one && !newFold().foldIn(writes) {
+	if _, one := p.(projection.OneDocument); one && !new(Fold).Add(writes) {
 		return nil, ErrNotOneUpdate
 	}
 	return writes, nil

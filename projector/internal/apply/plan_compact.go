@@ -16,7 +16,7 @@ import (
 func compact(writes []projection.Write) ([]projection.Write, error) {
 	type document struct {
 		writes []projection.Write
-		fold   *fold // of the last write, while that is an update
+		fold   *Fold // of the last write, while that is an update
 	}
 	var collections []string
 	documents := make(map[string][]*document) // by collection
@@ -43,11 +43,11 @@ func compact(writes []projection.Write) ([]projection.Write, error) {
 			d.writes, d.fold = append(d.writes, w), nil
 		case !ok:
 			d.writes, d.fold = []projection.Write{w}, nil
-		case d.fold != nil && d.fold.foldIn([]projection.Write{w}):
+		case d.fold != nil && d.fold.Add([]projection.Write{w}):
 			d.writes[len(d.writes)-1] = projection.UpdateOne{Collection: collection, ID: id, Upsert: d.fold.upsert, Ops: d.fold.ops, InOrder: update.InOrder}
 		default:
-			d.writes, d.fold = append(d.writes, w), newFold()
-			if !d.fold.foldIn([]projection.Write{update}) {
+			d.writes, d.fold = append(d.writes, w), new(Fold)
+			if !d.fold.Add([]projection.Write{update}) {
 				d.fold = nil // it writes twice to one field: the database decides about that
 			}
 		}

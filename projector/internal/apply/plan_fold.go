@@ -14,9 +14,10 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// fold combines several consecutive writes to one document. Applying it has the effect of applying
-// them in order.
-type fold struct {
+// Fold combines several consecutive writes to one document, so that they are applied at once.
+// Applying it has the effect of applying them in order. The zero value is empty.
+type Fold struct {
+	target projection.Write // any of the writes
 	// replacement is set when the fold begins with a whole document; then there are no ops.
 	replacement bson.Raw
 	upsert      bool
@@ -36,13 +37,11 @@ type step struct {
 	old   projection.Op
 }
 
-func newFold() *fold { return &fold{at: make(map[string]int), below: make(map[string]int)} }
-
-// foldIn adds the writes of one more event. If they cannot be combined with the others into one
-// update, it returns false and changes nothing.
-func (f *fold) foldIn(writes []projection.Write) bool {
+// Add adds the writes of one more event. If they cannot be combined with the others into one write,
+// it returns false and changes nothing.
+func (f *Fold) Add(writes []projection.Write) bool {
 	upsert, count := f.upsert, f.writes
-	var wiped *fold // what a whole document of this event overwrote
+	var wiped *Fold // what a whole document of this event overwrote
 	f.journal = f.journal[:0]
 	for _, w := range writes {
 		if replace, ok := w.(projection.ReplaceOne); ok {
@@ -52,7 +51,7 @@ func (f *fold) foldIn(writes []projection.Write) bool {
 				before := *f
 				wiped = &before
 			}
-			*f = *newFold()
+			*f = Fold{}
 			f.replacement, f.upsert, f.writes = replace.Document, true, 1
 			continue
 		}
@@ -67,10 +66,28 @@ func (f *fold) foldIn(writes []projection.Write) bool {
 		}
 		return false
 	}
+	if len(writes) > 0 {
+		f.target = writes[0]
+	}
 	return true
 }
 
-func (f *fold) update(w projection.UpdateOne) bool {
+// Take returns a write with the effect of all that were added, and forgets them; false if there was
+// no write.
+func (f *Fold) Take() (projection.Write, bool) {
+	if f.target == nil {
+		return nil, false
+	}
+	folded := *f
+	*f = Fold{}
+	collection, id := folded.target.Target()
+	if folded.replacement != nil {
+		return projection.ReplaceOne{Collection: collection, ID: id, Document: folded.replacement}, true
+	}
+	return projection.UpdateOne{Collection: collection, ID: id, Upsert: folded.upsert, Ops: folded.ops}, true
+}
+
+func (f *Fold) update(w projection.UpdateOne) bool {
 	if f.replacement != nil || (w.Upsert && !f.upsert && f.writes > 0) {
 		return false
 	}
@@ -89,7 +106,7 @@ func (f *fold) update(w projection.UpdateOne) bool {
 
 // foldOp adds one operator. first is set if it belongs to the first write: only that one can create
 // the document, so only its $setOnInsert counts.
-func (f *fold) foldOp(op projection.Op, first bool) bool {
+func (f *Fold) foldOp(op projection.Op, first bool) bool {
 	if i, ok := f.at[op.Field]; ok {
 		merged, ok := merge(f.ops[i], op)
 		if ok {
@@ -110,6 +127,9 @@ func (f *fold) foldOp(op projection.Op, first bool) bool {
 			return false
 		}
 	}
+	if f.at == nil {
+		f.at, f.below = make(map[string]int), make(map[string]int)
+	}
 	for path := range above(op.Field) {
 		f.below[path]++
 	}
@@ -122,7 +142,7 @@ func (f *fold) foldOp(op projection.Op, first bool) bool {
 // keepsOrder reports whether new fields get the places that they would get if the operators were
 // applied after the earlier ones: MongoDB adds the new fields of one update in the order of their
 // paths, regardless of the order of its operators.
-func (f *fold) keepsOrder(ops []projection.Op) bool {
+func (f *Fold) keepsOrder(ops []projection.Op) bool {
 	for _, op := range ops {
 		if i, ok := f.at[op.Field]; ok {
 			if f.ops[i].Kind == projection.OpUnset && op.Kind != projection.OpUnset {
@@ -159,7 +179,7 @@ func follows(path, other string) bool {
 }
 
 // undo undoes the journal.
-func (f *fold) undo() {
+func (f *Fold) undo() {
 	for _, s := range slices.Backward(f.journal) {
 		if !s.added {
 			f.ops[s.index] = s.old

@@ -146,9 +146,9 @@ func TestFold(t *testing.T) {
 		{"an event that contradicts itself", [][]projection.Write{upsert(projection.Set("a", 1), projection.Set("a.b", 1))}, 0, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f, n := newFold(), 0
+			f, n := new(Fold), 0
 			for _, writes := range test.events {
-				if !f.foldIn(writes) {
+				if !f.Add(writes) {
 					break
 				}
 				n++

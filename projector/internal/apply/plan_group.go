@@ -20,8 +20,6 @@ type group struct {
 	aggregate string
 	session   string // that the events came in; empty in a replay
 	events    []planned
-	// oneByOne is set once the database refused several changes at once, to find the one it means.
-	oneByOne bool
 	guardSlot
 	// shared is set once the guard was found to hold those of several streams.
 	shared bool
@@ -47,7 +45,8 @@ type group struct {
 	doubt    error
 	doubtful int
 	doubts   int // how often in a row
-	// most is how many events are written at once, after more turned out to be too many; 0: all.
+	// most is how many events are written at once, after more turned out to be too many; 0: all. It
+	// is 1 once the database refused several at once, to find the one it means.
 	most int
 	// decided are the changes that were taken off events, with their outcomes.
 	decided []decision
@@ -137,7 +136,7 @@ func (g *group) committed(n int, idle bool) {
 // alone.
 func (g *group) fails(n int, err error) {
 	if n > 1 {
-		g.oneByOne = true
+		g.most = 1
 		return
 	}
 	g.failed = &Failure{g.events[0].index, err}
@@ -156,7 +155,7 @@ func (g *group) split(n int, err error) {
 // single one is the poison, and what follows it stays pending.
 func (g *group) refused(n int, reason string, err error) {
 	if n > 1 {
-		g.oneByOne = true
+		g.most = 1
 		return
 	}
 	g.decide(g.events[0], poison(reason, err))

@@ -226,7 +226,7 @@ func TestChunksFoldWhatCanBeFolded(t *testing.T) {
 	b := chunks[1].model.(*mongo.UpdateOneModel)
 	require.False(t, *b.Upsert, "an event without effect made a document")
 
-	groups[0].oneByOne = true
+	groups[0].most = 1
 	require.Equal(t, 1, planner.chunksOf(groups)[0].events)
 	groups[0].unguarded = true
 	a = planner.chunksOf(groups)[0].model.(*mongo.UpdateOneModel)

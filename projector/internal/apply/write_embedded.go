@@ -104,8 +104,7 @@ type chunk struct {
 	events int
 	model  mongo.WriteModel
 	makes  bool // it creates a missing document, and so fails if the condition does not hold
-	waits  bool // it would create the document, but cannot be the first to
-	fills  bool // it turns a stub into a document
+	fills  bool // its effect creates the document, if there is none or a stub
 }
 
 // chunksOf returns the next update of every group that has events left. An event that cannot be
@@ -116,9 +115,9 @@ func (a *Applier) chunksOf(groups []*group) []chunk {
 		if len(g.events) == 0 {
 			continue
 		}
-		f, n := newFold(), 0
+		f, n := new(Fold), 0
 		for _, e := range g.events {
-			if (n > 0 && g.oneByOne) || !f.foldIn(e.writes) {
+			if (g.most > 0 && n == g.most) || !f.Add(e.writes) {
 				break
 			}
 			n++
@@ -128,19 +127,18 @@ func (a *Applier) chunksOf(groups []*group) []chunk {
 			continue
 		}
 		model, makes := a.modelOf(g, n, f)
-		chunks = append(chunks, chunk{group: g, events: n, model: model, makes: makes, waits: f.upsert && !makes, fills: f.upsert})
+		chunks = append(chunks, chunk{group: g, events: n, model: model, makes: makes, fills: f.upsert})
 	}
 	return chunks
 }
 
 // modelOf returns the conditional update for the first n events of a group, folded, and whether it
 // creates the document.
-func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, makes bool) {
-	filter := a.guards.condition(g, n)
-	// In a replay there is a document: the parked record is in it.
-	upsert := g.replay == nil && !g.mustFollow(n)
-	fields, first, whole := a.guards.nextGuard(g, n)
+func (a *Applier) modelOf(g *group, n int, f *Fold) (model mongo.WriteModel, makes bool) {
+	upsert := g.creates(n)
 	if f.replacement != nil {
+		filter := a.guards.condition(g, n)
+		fields, first, whole := a.guards.nextGuard(g, n)
 		beside := g.shared || g.guest || (!whole && !g.ignoreVersions) // a part of the guard stays
 		if first > 0 && (!beside || g.begins()) {
 			fields = append(fields, bson.E{Key: guardFirst, Value: first}) // it replaces the guard's own field
@@ -166,21 +164,28 @@ func (a *Applier) modelOf(g *group, n int, f *fold) (model mongo.WriteModel, mak
 	// Without an effect there is nothing to guard: the position moves if there is a document, and
 	// none is created.
 	makes = f.upsert && upsert
+	return a.conditional(g, n, ops, makes), makes
+}
+
+// conditional returns the conditional update with which the first n events of a group are applied:
+// operators, and the guard. makes: it creates the guard's document if that is missing.
+func (a *Applier) conditional(g *group, n int, ops []projection.Op, makes bool) mongo.WriteModel {
+	guard, first, _ := a.guards.nextGuard(g, n)
+	at := a.guards.at(g.guardSlot)
 	switch {
 	case first > 0 && g.begins():
-		fields = append(fields, bson.E{Key: guardFirst, Value: first})
+		guard = append(guard, bson.E{Key: guardFirst, Value: first})
 	case first > 0 && makes:
-		ops = append(slices.Clip(ops), projection.SetOnInsert(a.guards.at(g.guardSlot)+guardFirst, first))
+		ops = append(slices.Clip(ops), projection.SetOnInsert(at+guardFirst, first))
 	}
-	var set bson.D
-	for _, e := range fields {
-		set = append(set, bson.E{Key: a.guards.at(g.guardSlot) + e.Key, Value: e.Value})
+	for i := range guard {
+		guard[i].Key = at + guard[i].Key
 	}
-	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(updateOf(ops, set...)).SetUpsert(makes), makes
+	return mongo.NewUpdateOneModel().SetFilter(a.guards.condition(g, n)).SetUpdate(updateOf(ops, guard...)).SetUpsert(makes)
 }
 
 // replacementOf returns the whole document that a fold puts in place, without its guard.
-func replacementOf(aggregate string, f *fold) bson.D {
+func replacementOf(aggregate string, f *Fold) bson.D {
 	document := bson.D{{Key: "_id", Value: aggregate}}
 	elements, _ := f.replacement.Elements()
 	for _, e := range elements {
@@ -231,7 +236,7 @@ func replacementUpdate(document bson.D, g *group, fields bson.D) mongo.Pipeline 
 
 // onStub returns the operators of a fold for a document that holds nothing but its guard, so that
 // they have the same effect as if there were no document.
-func onStub(f *fold) []projection.Op {
+func onStub(f *Fold) []projection.Op {
 	if !f.upsert {
 		return nil // nothing is created, and nothing changed
 	}
@@ -299,7 +304,7 @@ func (a *Applier) resolve(ctx context.Context, unseen []chunk, idle bool) (misse
 	}
 	for _, c := range unseen {
 		s := found[c.group.aggregate]
-		if (!s.exists && c.group.replay == nil && !c.waits) || s.Of(c.group.stream).Position == c.group.events[c.events-1].change.Position {
+		if (!s.exists && c.group.replay == nil && !c.fills) || s.Of(c.group.stream).Position == c.group.events[c.events-1].change.Position {
 			c.committed(idle)
 		} else {
 			missed = append(missed, c.group)

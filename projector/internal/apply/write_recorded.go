@@ -21,10 +21,7 @@ func positionsCollection(p projection.Projection) string { return p.Name() + "_p
 func (a *Applier) applyRecorded(ctx context.Context, g *group) error {
 	for conflicts := 0; len(g.events) > 0; {
 		n := len(g.events)
-		switch {
-		case g.oneByOne:
-			n = 1
-		case g.most > 0:
+		if g.most > 0 {
 			n = min(n, g.most)
 		}
 		err := a.commit(ctx, g, n)
@@ -107,20 +104,7 @@ func (a *Applier) commit(ctx context.Context, g *group, n int) error {
 // recordOf returns the conditional update of the record of a group whose first n events are
 // applied.
 func (a *Applier) recordOf(g *group, n int) mongo.WriteModel {
-	guard, first, _ := a.guards.nextGuard(g, n)
-	makes := g.replay == nil && !g.mustFollow(n)
-	at := a.guards.at(g.guardSlot)
-	if first > 0 && g.begins() {
-		guard = append(guard, bson.E{Key: guardFirst, Value: first})
-	}
-	for i := range guard {
-		guard[i].Key = at + guard[i].Key
-	}
-	update := bson.D{{Key: "$set", Value: guard}}
-	if first > 0 && makes && !g.begins() {
-		update = append(update, bson.E{Key: "$setOnInsert", Value: bson.D{{Key: at + guardFirst, Value: first}}})
-	}
-	return mongo.NewUpdateOneModel().SetFilter(a.guards.condition(g, n)).SetUpdate(update).SetUpsert(makes)
+	return a.conditional(g, n, nil, g.creates(n))
 }
 
 // writeRecords writes records, each of which names one document, in order. Errors: errGuard if any
