@@ -50,8 +50,6 @@ type Applier struct {
 	firstVersion int64
 	through      func(stream, aggregate string) string
 	suspects     *Watch
-	skip         string // see Replay
-	past         Past   // see Replay
 }
 
 // Options are an applier's settings.

@@ -24,6 +24,9 @@ type Attempt struct {
 	// that index in the batch. The projection itself is not called then, and a change without an
 	// answer is left pending.
 	Answer func(index int) (writes []projection.Write, answered bool, err error)
+
+	skip string // see Replay
+	past Past   // see Replay
 }
 
 // Failure is a change that could not be applied now, for a reason of its own, and might be later.

@@ -49,10 +49,8 @@ func (p Past) before(c *envelope.Change) int64 {
 // it parked. A change that is poison or behind a gap ends it: what follows stays pending. Errors:
 // [ErrNotParked], and those that may be retried.
 func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Change, results []Result) error {
-	applier := *a
-	applier.skip = r.Skip
-	applier.past = r.Past
-	groups, decided, failures := applier.plan(ctx, Attempt{}, changes, results)
+	t := Attempt{PerAggregate: true, skip: r.Skip, past: r.Past}
+	groups, decided, failures := a.plan(ctx, t, changes, results)
 	record(results, decided)
 	if len(groups) > 0 {
 		found, err := a.guards.read(ctx, r.Aggregate)
@@ -69,7 +67,7 @@ func (a *Applier) Replay(ctx context.Context, r Replay, changes []envelope.Chang
 			g.dropApplied(seen.Position, seen)
 			g.stopAtGap(seen)
 		}
-		failed, err := applier.write(ctx, Attempt{PerAggregate: true}, groups, results)
+		failed, err := a.write(ctx, t, groups, results)
 		if err != nil {
 			return fmt.Errorf("replay events of %s: %w", r.Aggregate, err)
 		}

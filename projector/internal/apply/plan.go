@@ -77,14 +77,14 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 			continue
 		case gapped && c.Position > waits, c.Position <= g.last():
 			continue
-		case c.Claim != nil, !a.ignoreVersions && g.skipsVersion(c, a.past.before(c)), !g.takes(c, a.ignoreVersions):
+		case c.Claim != nil, !a.ignoreVersions && g.skipsVersion(c, t.past.before(c)), !g.takes(c, a.ignoreVersions):
 			blocked[c.Aggregate] = true
 			continue
 		}
 		var writes []projection.Write
 		var err error
 		switch {
-		case a.skip != "" && c.MessageID == a.skip:
+		case t.skip != "" && c.MessageID == t.skip:
 		case t.Answer != nil:
 			answered := true
 			_, writes, err = checked(a.projection, *c, func() (given []projection.Write, err error) {
@@ -108,7 +108,7 @@ func (a *Applier) plan(ctx context.Context, t Attempt, changes []envelope.Change
 			continue
 		}
 		if g == nil {
-			g = &group{aggregate: c.Aggregate, guardSlot: guardSlot{stream: c.Stream}, ignoreVersions: a.ignoreVersions, firstVersion: a.firstVersion, past: a.past}
+			g = &group{aggregate: c.Aggregate, guardSlot: guardSlot{stream: c.Stream}, ignoreVersions: a.ignoreVersions, firstVersion: a.firstVersion, past: t.past}
 			if a.through != nil {
 				g.through = a.through(c.Stream, c.Aggregate)
 			}

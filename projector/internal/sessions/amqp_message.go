@@ -25,14 +25,11 @@ func read(m *amqp.Message) *azservicebus.ReceivedMessage {
 		if id, ok := p.CorrelationID.(string); ok {
 			r.CorrelationID = &id
 		}
-		r.SessionID, r.ContentType, r.Subject = p.GroupID, p.ContentType, p.Subject
-		r.To, r.ReplyTo, r.ReplyToSessionID = p.To, p.ReplyTo, p.ReplyToGroupID
+		r.SessionID, r.ContentType = p.GroupID, p.ContentType
 	}
 	r.SequenceNumber = annotation[int64](m, "x-opt-sequence-number")
 	r.EnqueuedSequenceNumber = annotation[int64](m, "x-opt-enqueue-sequence-number")
 	r.EnqueuedTime = annotation[time.Time](m, "x-opt-enqueued-time")
-	r.LockedUntil = annotation[time.Time](m, "x-opt-locked-until")
-	r.PartitionKey = annotation[string](m, "x-opt-partition-key")
 	return r
 }
 
