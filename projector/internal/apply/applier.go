@@ -76,20 +76,16 @@ type Options struct {
 // write concern majority regardless of the client's configuration, because messages are completed
 // once they are.
 func New(p projection.Projection, client *mongo.Client, database string, o Options) *Applier {
-	a := &Applier{
-		projection: p,
-		client:     client,
-		database: client.Database(database, options.Database().
-			SetWriteConcern(writeconcern.Majority()).
-			// A guard that is read must not be rolled back later: messages are completed because of
-			// it.
-			SetReadConcern(readconcern.Majority()).
-			SetReadPreference(readpref.Primary())),
-		conflicts: newConflictQueue(), calls: &projections{}, abandoned: &abandonedTxns{admin: client.Database("admin"), app: o.AppName, ended: o.Ended}, ignoreVersions: o.IgnoreVersions, firstVersion: o.FirstVersion,
-		through: o.Through, suspects: o.Suspects,
+	readModel := client.Database(database, options.Database().
+		SetWriteConcern(writeconcern.Majority()).
+		// A guard that is read must not be rolled back later: messages are completed because of it.
+		SetReadConcern(readconcern.Majority()).
+		SetReadPreference(readpref.Primary()))
+	return &Applier{
+		projection: p, client: client, database: readModel, guards: guardsOf(p, readModel),
+		conflicts: newConflictQueue(), calls: &projections{}, abandoned: &abandonedTxns{admin: client.Database("admin"), app: o.AppName, ended: o.Ended},
+		ignoreVersions: o.IgnoreVersions, firstVersion: o.FirstVersion, through: o.Through, suspects: o.Suspects,
 	}
-	a.guards = guardsOf(p, a.database)
-	return a
 }
 
 // Apply writes the effects of the pending changes and sets results, which is as long as changes, to

@@ -67,7 +67,7 @@ func (g *group) writes(n int) (all []projection.Write) {
 
 // last returns the position of the last change planned; empty without any.
 func (g *group) last() string {
-	if g == nil || len(g.events) == 0 {
+	if g == nil {
 		return ""
 	}
 	return g.events[len(g.events)-1].change.Position

@@ -43,7 +43,7 @@ var errHistoryLost = errors.New("the row of a snapshot shows the aggregate's doc
 
 // takes reports whether a change can be planned behind those of the group.
 func (g *group) takes(c *envelope.Change, ignoreVersions bool) bool {
-	if g == nil || len(g.events) == 0 {
+	if g == nil {
 		return true
 	}
 	last, rule := g.events[len(g.events)-1].change, ruleOf(c, ignoreVersions)
@@ -84,7 +84,7 @@ func (g *group) repeats(s Guard) bool {
 // unclear reports whether the first change is a row of which the guard does not show whether it was
 // applied.
 func (g *group) unclear(s Guard) bool {
-	if len(g.events) == 0 || s.Position == "" { // a parking alone leaves an empty one
+	if s.Position == "" { // a parking alone leaves an empty one
 		return false
 	}
 	switch g.rule() {
