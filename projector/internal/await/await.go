@@ -68,15 +68,15 @@ func (w Want) met(g Guard) bool {
 	return g.Version >= w.Version && g.Position >= w.Position && g.Position != ""
 }
 
-// Guards are the guards of a projection. It is safe for concurrent use.
-type Guards struct {
+// guards are the guards of a projection. It is safe for concurrent use.
+type guards struct {
 	collection *mongo.Collection
 	prefix     string // leads to the guard in a document
 
 	mu sync.Mutex
 	// All below belongs to mu. waiting are the callers, by aggregate; open is set while the stream
 	// is, and latest is the time of its last event; stop ends the stream, nil without a stream.
-	waiting map[string]map[*caller]bool
+	waiting map[string]map[caller]bool
 	open    bool
 	latest  bson.Timestamp
 	stop    context.CancelFunc
@@ -85,42 +85,39 @@ type Guards struct {
 	streams sync.WaitGroup
 }
 
-// caller is a call of Wait.
-type caller struct {
-	// changed receives nil if the guard is to be read, or why there is no stream.
-	changed chan error
-}
+// caller is a call of Wait. It receives nil if the guard is to be read, or why there is no stream.
+type caller chan error
 
 // wake has the caller read the guard, unless it is going to anyway.
-func (c *caller) wake() {
+func (c caller) wake() {
 	select {
-	case c.changed <- nil:
+	case c <- nil:
 	default:
 	}
 }
 
 // fail ends the caller's wait.
-func (c *caller) fail(err error) {
+func (c caller) fail(err error) {
 	select {
-	case <-c.changed: //nolint:errcheck // the newer error counts
+	case <-c: //nolint:errcheck // the newer error counts
 	default:
 	}
-	c.changed <- err
+	c <- err
 }
 
-func newGuards(client *mongo.Client, database, collection, prefix string) *Guards {
-	return &Guards{
-		collection: client.Database(database, options.Database().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())).
-			Collection(collection),
-		prefix:  prefix,
-		waiting: make(map[string]map[*caller]bool),
+func newGuards(at place) *guards {
+	return &guards{
+		collection: at.client.Database(at.database).
+			Collection(at.collection, options.Collection().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())),
+		prefix:  at.prefix,
+		waiting: make(map[string]map[caller]bool),
 	}
 }
 
 // wait returns the guard once it meets what is wanted. Errors, with the guard as it was last read:
 // [ErrParked], [ErrNotYet] once ctx has ended; errRetired, before anything is read; and those of
 // the database that do not pass, such as of a server without change streams.
-func (g *Guards) wait(ctx context.Context, want Want) (guard Guard, err error) {
+func (g *guards) wait(ctx context.Context, want Want) (guard Guard, err error) {
 	c, joined := g.join(want.Aggregate) //nolint:contextcheck // the stream is that of all callers
 	if !joined {
 		return guard, errRetired
@@ -128,7 +125,7 @@ func (g *Guards) wait(ctx context.Context, want Want) (guard Guard, err error) {
 	defer g.leave(want.Aggregate, c)
 	for {
 		select {
-		case err := <-c.changed:
+		case err := <-c:
 			if err != nil {
 				return guard, err
 			}
@@ -153,15 +150,15 @@ func (g *Guards) wait(ctx context.Context, want Want) (guard Guard, err error) {
 
 // join adds a caller, which reads the guard once the stream is open. It returns false if the
 // stream is about to end.
-func (g *Guards) join(aggregate string) (c *caller, ok bool) {
+func (g *guards) join(aggregate string) (c caller, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.retired {
 		return nil, false
 	}
-	c = &caller{changed: make(chan error, 1)}
+	c = make(caller, 1)
 	if g.waiting[aggregate] == nil {
-		g.waiting[aggregate] = make(map[*caller]bool)
+		g.waiting[aggregate] = make(map[caller]bool)
 	}
 	g.waiting[aggregate][c] = true
 	if g.idle != nil {
@@ -179,7 +176,7 @@ func (g *Guards) join(aggregate string) (c *caller, ok bool) {
 }
 
 // leave removes a caller. After the last one the stream stays open for a while.
-func (g *Guards) leave(aggregate string, c *caller) {
+func (g *guards) leave(aggregate string, c caller) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.waiting[aggregate], c)
@@ -190,17 +187,17 @@ func (g *Guards) leave(aggregate string, c *caller) {
 		return
 	}
 	if g.idle == nil {
-		g.idle = time.AfterFunc(linger, func() { retire(g, false) })
+		g.idle = time.AfterFunc(linger, func() { retire(g) })
 	} else {
 		g.idle.Reset(linger)
 	}
 }
 
-// end ends the stream if no caller waits, or in any case. It reports whether it did.
-func (g *Guards) end(always bool) bool {
+// end ends the stream if no caller waits. It reports whether it did.
+func (g *guards) end() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) > 0 && !always {
+	if len(g.waiting) > 0 {
 		return false
 	}
 	g.retired = true
@@ -210,12 +207,11 @@ func (g *Guards) end(always bool) bool {
 	if g.stop != nil {
 		g.stop()
 	}
-	g.wakeAll(errRetired)
 	return true
 }
 
 // wakeAll wakes every caller, or ends its wait with an error. mu is held.
-func (g *Guards) wakeAll(err error) {
+func (g *guards) wakeAll(err error) {
 	for _, callers := range g.waiting {
 		for c := range callers {
 			if err != nil {
@@ -228,7 +224,7 @@ func (g *Guards) wakeAll(err error) {
 }
 
 // follow reads the change stream until ctx ends, or until it fails for good.
-func (g *Guards) follow(ctx context.Context) {
+func (g *guards) follow(ctx context.Context) {
 	backoff := retry.Backoff{Max: time.Second}
 	for ctx.Err() == nil {
 		err := g.stream(ctx, backoff.Reset)
@@ -248,7 +244,7 @@ func (g *Guards) follow(ctx context.Context) {
 
 // stream opens the change stream, has every caller read its guard, and then those whose guard
 // changes, until the stream ends.
-func (g *Guards) stream(ctx context.Context, opened func()) error {
+func (g *guards) stream(ctx context.Context, opened func()) error {
 	o := options.ChangeStream()
 	at, err := g.committed(ctx)
 	if err != nil {
@@ -286,7 +282,7 @@ func (g *Guards) stream(ctx context.Context, opened func()) error {
 // committed returns a time that a majority has committed, from which the stream is to begin.
 // Without it, the stream would begin behind the last write that the server has applied. A majority
 // need not have committed that write yet, so that a guard could be read without it.
-func (g *Guards) committed(ctx context.Context) (at bson.Timestamp, err error) {
+func (g *guards) committed(ctx context.Context) (at bson.Timestamp, err error) {
 	session, err := g.collection.Database().Client().StartSession()
 	if err != nil {
 		return at, fmt.Errorf("start session: %w", err)
@@ -311,7 +307,7 @@ func passes(err error) bool {
 }
 
 // read reads a guard as of the last event of the stream or later.
-func (g *Guards) read(ctx context.Context, want Want) (guard Guard, err error) {
+func (g *guards) read(ctx context.Context, want Want) (guard Guard, err error) {
 	session, err := g.collection.Database().Client().StartSession()
 	if err != nil {
 		return guard, fmt.Errorf("start session: %w", err)
@@ -344,7 +340,7 @@ func (g *Guards) read(ctx context.Context, want Want) (guard Guard, err error) {
 }
 
 // decode reads the guard of the wanted stream from a document.
-func (g *Guards) decode(document bson.Raw, want Want) (guard Guard, err error) {
+func (g *guards) decode(document bson.Raw, want Want) (guard Guard, err error) {
 	whole := document
 	if g.prefix != "" {
 		whole, _ = document.Lookup(g.prefix[:len(g.prefix)-1]).DocumentOK()

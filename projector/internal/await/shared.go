@@ -18,8 +18,8 @@ type place struct {
 // shared are the guards on which callers of this process wait, or have waited a moment ago.
 var shared = struct {
 	sync.Mutex
-	all map[place]*Guards
-}{all: make(map[place]*Guards)}
+	all map[place]*guards
+}{all: make(map[place]*guards)}
 
 // Wait waits until the guard of an aggregate meets what is wanted, and returns it. prefix leads to
 // the guard in a document of the collection. Errors, with the guard as it was last read:
@@ -31,7 +31,7 @@ func Wait(ctx context.Context, database *mongo.Database, collection, prefix stri
 		shared.Lock()
 		g := shared.all[at]
 		if g == nil {
-			g = newGuards(at.client, at.database, at.collection, at.prefix)
+			g = newGuards(at)
 			shared.all[at] = g
 		}
 		shared.Unlock()
@@ -42,24 +42,22 @@ func Wait(ctx context.Context, database *mongo.Database, collection, prefix stri
 	}
 }
 
-// retire ends the stream of guards and forgets them, if no caller waits, or in any case.
-func retire(g *Guards, always bool) {
+// retire ends the stream of guards and forgets them, if no caller waits.
+func retire(g *guards) {
 	shared.Lock()
 	defer shared.Unlock()
-	if !g.end(always) {
-		return
+	if g.end() {
+		maps.DeleteFunc(shared.all, func(_ place, known *guards) bool { return known == g })
 	}
-	maps.DeleteFunc(shared.all, func(_ place, known *Guards) bool { return known == g })
 }
 
 // Close ends the streams of a client, which is about to be disconnected and on which no call waits
 // any more.
 func Close(client *mongo.Client) {
-	var ended []*Guards
+	var ended []*guards
 	shared.Lock()
 	for at, g := range shared.all {
-		if at.client == client {
-			g.end(true)
+		if at.client == client && g.end() {
 			delete(shared.all, at)
 			ended = append(ended, g)
 		}
