@@ -9,10 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
-
 	"github.com/sluice-cdc/sluice/shared/commandline"
-	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
@@ -31,28 +28,23 @@ type Finding struct {
 // Aggregate returns the aggregate of a document whose _id is that of its aggregate. ok is false if
 // the _id has no text.
 func (f Finding) Aggregate() (aggregate string, ok bool) {
-	kind, data, err := bson.MarshalValue(f.target.id)
-	if err != nil {
-		return "", false
-	}
-	return envelope.Text(bson.RawValue{Type: kind, Value: data})
+	return textOf(f.target.id)
 }
+
+// kept is the largest number of differences that are compared again and reported one by one. The
+// rest are counted.
+const kept = 1000
 
 // findings are the documents that still differ.
 type findings struct {
-	kept                int
 	byKey               map[string]Finding
 	differing, changing int64 // confirmed, or too many to keep
 	confirmed           []Finding
 }
 
-func newFindings(kept int) *findings {
-	return &findings{kept: cmp.Or(kept, 1000), byKey: make(map[string]Finding)}
-}
-
 func (f *findings) record(found []Finding) {
 	for _, one := range found {
-		if len(f.byKey) < f.kept {
+		if len(f.byKey) < kept {
 			f.byKey[one.target.key] = one
 		} else {
 			f.differing++ // not compared again

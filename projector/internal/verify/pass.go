@@ -87,8 +87,10 @@ func (p *pass) recompute(ctx context.Context) error {
 	for {
 		met := slices.Collect(maps.Keys(p.halfway))
 		p.reset()
-		if err := p.Source.any(ctx, append(p.feeding(), p.Source.of(met)...), applyEvent); err != nil {
-			return err
+		if conditions := append(p.feeding(), p.Source.of(met)...); len(conditions) > 0 {
+			if err := p.Source.each(ctx, bson.D{{Key: "$or", Value: conditions}}, applyEvent); err != nil {
+				return err
+			}
 		}
 		if len(p.halfway) == len(met) {
 			return nil

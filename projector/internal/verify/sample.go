@@ -51,8 +51,8 @@ func (v *Verifier) draw(ctx context.Context, collections []projection.Collection
 		return err
 	}
 	half := (v.Sample + 1) / 2
-	err := v.Source.sample(ctx, half, func(c envelope.Change) error {
-		writes, err := apply.Project(v.Projection, guess(c, false))
+	err := v.Source.Sample(ctx, half, func(c envelope.Change) error {
+		writes, err := apply.Project(v.Projection, c)
 		if err == nil {
 			err = Keyed(collections, c, writes)
 		}

@@ -42,21 +42,6 @@ func (s Source) Of(aggregate string) bson.D {
 	return bson.D{{Key: "$or", Value: s.of([]string{aggregate})}}
 }
 
-// sample calls fn with n random documents, as [Source.each] does.
-func (s Source) sample(ctx context.Context, n int64, fn func(envelope.Change) error) error {
-	return sample(ctx, s.Collection, n, nil, func(document bson.Raw) error {
-		return fn(s.change(document))
-	})
-}
-
-// any is [Source.each] of the documents that meet one of the conditions.
-func (s Source) any(ctx context.Context, conditions []bson.D, fn func(envelope.Change) error) error {
-	if len(conditions) == 0 {
-		return nil
-	}
-	return s.each(ctx, bson.D{{Key: "$or", Value: conditions}}, fn)
-}
-
 // each calls fn with the documents as inserts, aggregate by aggregate, and those of an aggregate by
 // version. The server sorts them, on disk if it must.
 func (s Source) each(ctx context.Context, filter bson.D, fn func(envelope.Change) error) error {
@@ -141,9 +126,6 @@ func at(document bson.Raw, path string) bson.RawValue {
 	if path == "" {
 		return bson.RawValue{}
 	}
-	if !strings.Contains(path, ".") {
-		return document.Lookup(path)
-	}
 	return document.Lookup(strings.Split(path, ".")...)
 }
 
@@ -159,21 +141,28 @@ func oneOf(path string, values bson.A) []bson.D {
 func IDs(aggregate string) bson.A {
 	var all bson.A
 	for _, id := range envelope.Values(aggregate, true) {
-		kind, data, err := bson.MarshalValue(id)
-		if err != nil {
-			continue
-		}
-		if text, ok := envelope.Text(bson.RawValue{Type: kind, Value: data}); ok && text == aggregate {
+		if text, ok := textOf(id); ok && text == aggregate {
 			all = append(all, id)
 		}
 	}
 	return all
 }
 
+// textOf returns the text of an _id, if it has one.
+func textOf(id any) (text string, ok bool) {
+	kind, data, err := bson.MarshalValue(id)
+	if err != nil {
+		return "", false
+	}
+	return envelope.Text(bson.RawValue{Type: kind, Value: data})
+}
+
 // Sample calls fn with n random documents of the source, as inserts, or with all if there are
 // fewer.
 func (s Source) Sample(ctx context.Context, n int64, fn func(envelope.Change) error) error {
-	return s.sample(ctx, n, func(c envelope.Change) error { return fn(guess(c, false)) })
+	return sample(ctx, s.Collection, n, nil, func(document bson.Raw) error {
+		return fn(guess(s.change(document), false))
+	})
 }
 
 // Inserts returns a document of the source as the change that inserted it, twice: what the document

@@ -58,12 +58,8 @@ type Verifier struct {
 	// PerPass is about how many documents are held in memory at once. More are compared in parts,
 	// each of which reads both collections.
 	PerPass int64
-	// Progress is called with how many documents have been read of about how many (0: unknown); it
-	// may be nil.
+	// Progress is called with how many documents have been read of about how many (0: unknown).
 	Progress func(what string, done, total int64)
-	// Kept is the largest number of differences that are compared again and reported one by one; 0
-	// means 1,000. The rest are counted.
-	Kept int
 
 	read, toRead int64 // documents of both sides, for Progress
 }
@@ -106,9 +102,8 @@ func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 	if !ok {
 		return Report{}, errors.New("the projection does not declare its collections, so it is not known which documents are its own: implement projection.Stored")
 	}
-	v.read, v.toRead = 0, 0
 	report := Report{program: v.Program, Projection: v.Projection.Name(), Source: v.Source.String(), Sampled: v.Sample > 0}
-	found := newFindings(v.Kept)
+	found := &findings{byKey: make(map[string]Finding)}
 	var err error
 	if v.Sample > 0 && traceable(collections) {
 		err = v.verifySample(ctx, collections, &report, found)
@@ -165,24 +160,18 @@ func (v *Verifier) verifyAll(ctx context.Context, collections []projection.Colle
 	if err != nil {
 		return err
 	}
-	perPass := max(v.PerPass, 1)
-	if v.Sample > 0 {
-		perPass = v.Sample
+	events, err := v.Source.Collection.EstimatedDocumentCount(ctx)
+	if err != nil {
+		return fmt.Errorf("count %s: %w", v.Source, err)
 	}
-	if v.Progress != nil {
-		events, err := v.Source.Collection.EstimatedDocumentCount(ctx)
-		if err != nil {
-			return fmt.Errorf("count %s: %w", v.Source, err)
-		}
-		v.toRead = total + events
-	}
+	perPass := cmp.Or(v.Sample, v.PerPass)
 	parts := uint64(max(1, (total+perPass-1)/perPass))
 	first, last := uint64(0), parts
 	if v.Sample > 0 {
 		first = rand.Uint64N(parts)
 		last = first + 1
 	}
-	v.toRead *= int64(last - first)
+	v.toRead = (total + events) * int64(last-first)
 	for n := first; n < last; n++ {
 		p := &pass{Verifier: v, collections: collections, wanted: func(key string) bool { return parts == 1 || part(key)%parts == n }}
 		if err := p.run(ctx); err != nil {
@@ -197,7 +186,7 @@ func (v *Verifier) verifyAll(ctx context.Context, collections []projection.Colle
 
 // passed counts a document that was read.
 func (v *Verifier) passed() {
-	if v.read++; v.Progress != nil && v.read%100 == 0 {
+	if v.read++; v.read%100 == 0 {
 		v.Progress("verify", v.read, v.toRead)
 	}
 }
@@ -220,9 +209,7 @@ func (v *Verifier) recheck(ctx context.Context, collections []projection.Collect
 		if len(found.byKey) == 0 {
 			return nil
 		}
-		if v.Progress != nil {
-			v.Progress("wait for "+commandline.Count(len(found.byKey), "difference"), 0, 0)
-		}
+		v.Progress("wait for "+commandline.Count(len(found.byKey), "difference"), 0, 0)
 		if err := retry.Sleep(ctx, pause); err != nil {
 			return err
 		}
