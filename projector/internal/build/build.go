@@ -44,7 +44,7 @@ type Builder struct {
 	Skip map[string]bool
 	// AcceptFailed ends the build although aggregates could not be built: they stay parked.
 	AcceptFailed bool
-	// Progress reports how many of about how many documents were read; it may be nil.
+	// Progress reports how many of about how many documents were read.
 	Progress func(what string, done, total int64)
 
 	ahead ahead
@@ -108,7 +108,7 @@ func (b *Builder) Run(ctx context.Context) (Report, error) {
 	}
 	defer b.ahead.drop()
 	alone, gone := 0, error(nil) // attempts to read one aggregate, and why there is no further one
-	for size := max(b.Chunk, 1); s.State == Building; {
+	for size := b.Chunk; s.State == Building; {
 		begun, before := time.Now(), s.Events
 		var next *State
 		err := b.persist(ctx, func() (err error) {
@@ -136,7 +136,7 @@ func (b *Builder) Run(ctx context.Context) (Report, error) {
 		case err != nil:
 			return report(s, err)
 		}
-		s, size, alone, gone = next, min(2*size, max(b.Chunk, 1)), 0, nil
+		s, size, alone, gone = next, min(2*size, b.Chunk), 0, nil
 		if err := b.pause(ctx, begun, s, s.Events-before); err != nil {
 			return report(s, err)
 		}
@@ -215,9 +215,7 @@ func (b *Builder) persist(ctx context.Context, step func() error) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", errStopped, err)
 		}
-		if b.Progress != nil {
-			b.Progress("build waits: "+err.Error(), 0, 0)
-		}
+		b.Progress("build waits: "+err.Error(), 0, 0)
 		if backoff.Wait(ctx) != nil {
 			return fmt.Errorf("%w: %w", errStopped, err)
 		}
@@ -310,14 +308,13 @@ func (b *Builder) readRange(ctx context.Context, from, to bson.RawValue) (*taken
 			"another cluster than the producer's MONGODB_URI, or an old copy of it. Correct it", at, b.Stream.Name, since)
 	}
 	t := &taken{span: span{To: to, At: at}}
-	r := reading{b: b, from: from, to: to}
-	return t, b.asOf(ctx, at, func(ctx context.Context) (err error) {
-		if r.from.Type == 0 || r.to.Type == 0 { // before anything is built, and once all else is
+	return t, b.asOf(ctx, at, func(ctx context.Context) error {
+		if from.Type == 0 || to.Type == 0 { // before anything is built, and once all else is
 			if err := b.kinds(ctx); err != nil {
 				return err
 			}
 		}
-		return r.read(ctx, t)
+		return b.read(ctx, from, t)
 	})
 }
 
@@ -341,9 +338,7 @@ func (b *Builder) write(ctx context.Context, guards apply.Build, all []*apply.Bu
 
 // pause keeps the rate of a range that was begun then, and reports the progress.
 func (b *Builder) pause(ctx context.Context, begun time.Time, s *State, events int64) error {
-	if b.Progress != nil {
-		b.Progress("build", s.Events, s.Total)
-	}
+	b.Progress("build", s.Events, s.Total)
 	if b.Rate <= 0 {
 		return nil
 	}

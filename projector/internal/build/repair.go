@@ -68,8 +68,8 @@ func sorted(operations, like string) string {
 
 // Holds reports whether the source has a document of an aggregate.
 func (r *Repairer) Holds(ctx context.Context, aggregate string) (bool, error) {
-	built, err := r.read(ctx, r.Source.Collection, aggregate)
-	return built != nil && (built.Failed != nil || built.events > 0), err
+	found, err := r.fold(ctx, r.Source.Collection, aggregate)
+	return found != nil && found.events > 0, err
 }
 
 // Repair replaces the effects of a parked aggregate, as it was seen before, by what the source
@@ -96,9 +96,9 @@ func (r *Repairer) repair(ctx context.Context, seen apply.Aggregate) error {
 	if err != nil {
 		return err
 	}
-	var found *aggregate
+	var found *fold
 	err = r.asOf(ctx, at, func(ctx context.Context) (err error) {
-		found, err = r.read(ctx, r.plain(), seen.Name)
+		found, err = r.fold(ctx, r.plain(), seen.Name)
 		return err
 	})
 	if err != nil {
@@ -109,24 +109,18 @@ func (r *Repairer) repair(ctx context.Context, seen apply.Aggregate) error {
 		return err
 	case !now.Equal(r.uuid):
 		return fmt.Errorf("%s was replaced by another collection while it was read", r.Source)
-	case found.Failed != nil:
-		return fmt.Errorf("the projection refuses a document: %w. Correct the projection, or leave the document out with --skip-event", found.Failed)
+	case found.built.Failed != nil:
+		return fmt.Errorf("the projection refuses a document: %w. Correct the projection, or leave the document out with --skip-event", found.built.Failed)
 	}
 	if r.copies != "" {
-		found.Version = 0 // the guard counts inserts, and the document's version may be that of an update
-		found.Copies = apply.Copies{Collection: r.copies, IDs: verify.IDs(seen.Name)}
+		found.built.Version = 0 // the guard counts inserts, and the document's version may be that of an update
+		found.built.Copies = apply.Copies{Collection: r.copies, IDs: verify.IDs(seen.Name)}
 	}
-	return r.Applier.Repair(ctx, seen, apply.Build{Stream: r.Stream.Name, Position: boundary(at)}, found.Built)
+	return r.Applier.Repair(ctx, seen, apply.Build{Stream: r.Stream.Name, Position: boundary(at)}, &found.built)
 }
 
-// aggregate is what the source holds of an aggregate.
-type aggregate struct {
-	*apply.Built
-	events int64
-}
-
-// read folds the documents of an aggregate in their order.
-func (r *Repairer) read(ctx context.Context, from *mongo.Collection, name string) (*aggregate, error) {
+// fold folds the documents of an aggregate in their order.
+func (r *Repairer) fold(ctx context.Context, from *mongo.Collection, name string) (*fold, error) {
 	order := bson.D{}
 	if r.Source.VersionPath != "" {
 		order = append(order, bson.E{Key: r.Source.VersionPath, Value: 1})
@@ -153,6 +147,6 @@ func (r *Repairer) read(ctx context.Context, from *mongo.Collection, name string
 	if err := cursor.Err(); err != nil {
 		return nil, fmt.Errorf("read %s: %w", r.Source, err)
 	}
-	built, _ := state.end()
-	return &aggregate{built, state.events}, nil
+	state.end()
+	return state, nil
 }

@@ -126,13 +126,6 @@ func (b *Builder) examineIndex(ctx context.Context) error {
 
 func (b *Builder) client() *mongo.Client { return b.Source.Collection.Database().Client() }
 
-// reading is one range of the source as of one cluster time.
-type reading struct {
-	b    *Builder
-	from bson.RawValue // exclusive; of type 0: from the first on
-	to   bson.RawValue // inclusive; of type 0: to the last
-}
-
 // asOf calls read with a context in which reads are as of a cluster time. Errors: errTooOld.
 func (b *Builder) asOf(ctx context.Context, at bson.Timestamp, read func(context.Context) error) error {
 	session, err := b.client().StartSession(options.Session().SetSnapshot(true).SetSnapshotTime(at))
@@ -157,7 +150,7 @@ func (b *Builder) id(ctx context.Context, from bson.RawValue, skip int64) (bson.
 	} else {
 		o.SetSkip(skip)
 	}
-	document, err := b.plain().FindOne(ctx, behind(path, from), o).Raw()
+	document, err := b.plain().FindOne(ctx, between(path, from, bson.RawValue{}), o).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
 		return bson.RawValue{}, nil
 	}
@@ -181,7 +174,7 @@ func (b *Builder) divide(ctx context.Context, from bson.RawValue, size int64) (e
 	if path != "_id" {
 		fields = append(fields, bson.E{Key: "_id", Value: 0})
 	}
-	cursor, err := b.Source.Collection.Find(ctx, behind(path, from),
+	cursor, err := b.Source.Collection.Find(ctx, between(path, from, bson.RawValue{}),
 		options.Find().SetSort(bson.D{{Key: path, Value: 1}}).SetProjection(fields).SetBatchSize(10_000))
 	if err != nil {
 		return nil, fmt.Errorf("read the index of %s: %w", b.Source, err)
@@ -212,11 +205,19 @@ func (b *Builder) plain() *mongo.Collection {
 		Collection(b.Source.Collection.Name(), options.Collection().SetReadConcern(nil))
 }
 
-func behind(path string, from bson.RawValue) bson.D {
-	if from.Type == 0 {
+// between returns a filter for the values behind from, up to and with to; each may be of type 0.
+func between(path string, from, to bson.RawValue) bson.D {
+	var bounds bson.D
+	if from.Type != 0 {
+		bounds = append(bounds, bson.E{Key: "$gt", Value: from})
+	}
+	if to.Type != 0 {
+		bounds = append(bounds, bson.E{Key: "$lte", Value: to})
+	}
+	if len(bounds) == 0 {
 		return bson.D{}
 	}
-	return bson.D{{Key: path, Value: bson.D{{Key: "$gt", Value: from}}}}
+	return bson.D{{Key: path, Value: bounds}}
 }
 
 // kinds checks that all aggregate ids are of one kind, by the first and the last in the order of
@@ -240,17 +241,10 @@ func (b *Builder) kinds(ctx context.Context) error {
 // bound the memory of a build, whatever the size of the documents.
 const maxRange = 4 << 20
 
-// read reads a range's documents by aggregate and version, and folds each aggregate. Once the
-// effects are large, the range ends before its end.
-func (r reading) read(ctx context.Context, t *taken) error {
-	b, path := r.b, r.b.Source.AggregatePath
-	filter := behind(path, r.from)
-	if r.to.Type != 0 {
-		filter = append(filter, bson.E{Key: path, Value: bson.D{{Key: "$lte", Value: r.to}}})
-		if len(filter) == 2 {
-			filter = bson.D{{Key: path, Value: bson.D{{Key: "$gt", Value: r.from}, {Key: "$lte", Value: r.to}}}}
-		}
-	}
+// read reads the documents of a range that begins behind from, by aggregate and version, and folds
+// each aggregate. Once the effects are large, the range ends before its end.
+func (b *Builder) read(ctx context.Context, from bson.RawValue, t *taken) error {
+	path := b.Source.AggregatePath
 	order := bson.D{{Key: path, Value: 1}}
 	if version := b.Source.VersionPath; version != "" && version != path {
 		order = append(order, bson.E{Key: version, Value: 1})
@@ -258,7 +252,7 @@ func (r reading) read(ctx context.Context, t *taken) error {
 	if path != "_id" {
 		order = append(order, bson.E{Key: "_id", Value: 1})
 	}
-	cursor, err := b.plain().Find(ctx, filter, options.Find().SetSort(order).SetAllowDiskUse(true))
+	cursor, err := b.plain().Find(ctx, between(path, from, t.span.To), options.Find().SetSort(order).SetAllowDiskUse(true))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", b.Source, err)
 	}

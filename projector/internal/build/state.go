@@ -199,19 +199,16 @@ func Drop(ctx context.Context, readModel *mongo.Database, p projection.Projectio
 		bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: Dropped}, {Key: "changed", Value: time.Now().UTC()}}}},
 		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.Before).
 			SetProjection(bson.D{{Key: "state", Value: 1}})).Decode(&before)
-	switch {
-	case errors.Is(err, mongo.ErrNoDocuments):
-		return func(ctx context.Context) error {
-			if _, err := records(readModel, p).DeleteOne(ctx, state); err != nil {
-				return fmt.Errorf("take back the record of the drop: %w", err)
-			}
-			return nil
-		}, nil
-	case err != nil:
+	created := errors.Is(err, mongo.ErrNoDocuments)
+	if err != nil && !created {
 		return nil, fmt.Errorf("record that %s is dropped: %w", p.Name(), err)
 	}
-	return func(ctx context.Context) error {
-		_, err := records(readModel, p).UpdateOne(ctx, state, bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: before.State}}}})
+	return func(ctx context.Context) (err error) {
+		if created {
+			_, err = records(readModel, p).DeleteOne(ctx, state)
+		} else {
+			_, err = records(readModel, p).UpdateOne(ctx, state, bson.D{{Key: "$set", Value: bson.D{{Key: "state", Value: before.State}}}})
+		}
 		if err != nil {
 			return fmt.Errorf("take back the record of the drop: %w", err)
 		}
