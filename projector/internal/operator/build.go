@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
@@ -141,7 +140,7 @@ func (p *Projector) builder(ctx context.Context, r Request, source verify.Source
 func (p *Projector) attach(ctx context.Context) error {
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
-	if err := p.peek(ctx, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, nil); err != nil {
+	if err := p.peek(ctx, deadLetters, nil); err != nil {
 		return fmt.Errorf("a read model is built beside a subscription of its own, which keeps the events meanwhile: %w", err)
 	}
 	return nil

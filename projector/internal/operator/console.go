@@ -43,11 +43,7 @@ func (p *Projector) home(readOnly bool) console.Home {
 			if err != nil {
 				return nil, err
 			}
-			shown := make([]console.Parked, len(all))
-			for i, a := range all {
-				shown[i] = viewOf(a)
-			}
-			return shown, nil
+			return viewsOf(all), nil
 		},
 		Show: func(ctx context.Context, aggregate string) (console.Parked, error) {
 			details, err := p.replayer(0).Show(ctx, aggregate)

@@ -38,7 +38,7 @@ const shortLock = 20 * time.Second
 func (p *Projector) examineServiceBus(ctx context.Context, found *checkup.Findings) {
 	const check = "service bus"
 	bounded, cancel := p.bounded(ctx)
-	err := p.peek(bounded, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, nil)
+	err := p.peek(bounded, deadLetters, nil)
 	cancel()
 	refusal, _ := errors.AsType[*azservicebus.Error](err)
 	switch {

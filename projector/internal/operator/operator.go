@@ -9,7 +9,6 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -66,13 +65,15 @@ type Projector struct {
 	Out io.Writer
 	// Progress shows the progress of a command; it may be nil.
 	Progress *terminal.Progress
-	// Timeout bounds one request; zero means ten seconds.
-	Timeout time.Duration
 }
 
-func (p *Projector) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, cmp.Or(p.Timeout, 10*time.Second))
+// bounded bounds one request.
+func (*Projector) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 10*time.Second)
 }
+
+// deadLetters are the options of a receiver from the dead-letter queue.
+var deadLetters = &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
 
 // peek calls each with messages without taking them, until it returns false. Without each, it peeks
 // at one message.

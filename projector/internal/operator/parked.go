@@ -131,17 +131,21 @@ func viewOf(a apply.Aggregate) console.Parked {
 	}
 }
 
+func viewsOf(all []apply.Aggregate) []console.Parked {
+	views := make([]console.Parked, len(all))
+	for i, a := range all {
+		views[i] = viewOf(a)
+	}
+	return views
+}
+
 func listParked(ctx context.Context, p *Projector, r Request) error {
 	all, err := p.Applier.List(ctx)
 	if err != nil {
 		return err
 	}
 	if r.json {
-		views := make([]console.Parked, len(all))
-		for i, a := range all {
-			views[i] = viewOf(a)
-		}
-		return commandline.WriteJSON(p.Out, views)
+		return commandline.WriteJSON(p.Out, viewsOf(all))
 	}
 	if len(all) == 0 {
 		fmt.Fprintln(p.Out, "no aggregate is parked")

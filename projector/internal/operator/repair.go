@@ -77,10 +77,8 @@ func (p *Projector) repairable(ctx context.Context, repairer *build.Repairer, na
 	case a.Reason == apply.ReasonBuild && a.Position == "":
 		return nil // it has no effects yet
 	}
-	_, one := p.Projection.(projection.OneDocument)
-	_, mirror := projection.CopiesByID(p.Projection)
-	if !one && !mirror {
-		return apply.ErrNotReplaceable
+	if err := p.replaceable(); err != nil {
+		return err
 	}
 	if found || err == nil || a.Guard.Position != "" {
 		return nil
@@ -91,14 +89,19 @@ func (p *Projector) repairable(ctx context.Context, repairer *build.Repairer, na
 	return errors.New("there is no such aggregate: neither the read model nor the source has anything of it")
 }
 
-// repairFound repairs the aggregates of the documents that verify found to differ.
-func (p *Projector) repairFound(ctx context.Context, r Request, source verify.Source, report verify.Report) error {
-	if report.Differing == 0 {
-		return nil
-	}
+// replaceable returns why no effects of the projection can be replaced; nil if they can be.
+func (p *Projector) replaceable() error {
 	_, one := p.Projection.(projection.OneDocument)
 	if _, mirror := projection.CopiesByID(p.Projection); !one && !mirror {
 		return apply.ErrNotReplaceable
+	}
+	return nil
+}
+
+// repairFound repairs the aggregates of the documents that verify found to differ.
+func (p *Projector) repairFound(ctx context.Context, r Request, source verify.Source, report verify.Report) error {
+	if err := p.replaceable(); err != nil {
+		return err
 	}
 	var aggregates []string
 	for _, f := range report.Findings {

@@ -50,6 +50,7 @@ func (p *Projector) replay(
 ) error {
 	replayer := p.replayer(r.wait)
 	var failures []error
+	stuck := false
 	outcomes := slices.Clone(left)
 	shown := replayed{Aggregates: []replayedAggregate{}}
 	show := func(o deadletter.Outcome) {
@@ -82,9 +83,7 @@ func (p *Projector) replay(
 			return
 		}
 		show(o)
-		if o.Stuck != nil {
-			failures = append(failures, commandline.ErrFound)
-		}
+		stuck = stuck || o.Stuck != nil
 	}
 	if rebuild != nil {
 		replayer.Repair(ctx, aggregates, rebuild, done)
@@ -97,16 +96,10 @@ func (p *Projector) replay(
 	if shown.failed = err != nil; shown.Of > 0 || r.json {
 		failures = append(failures, commandline.Show(p.Out, r.json, shown))
 	}
-	var unprinted []error // what has not been printed
-	for _, failure := range append(failures, err) {
-		if failure != nil && !errors.Is(failure, commandline.ErrFound) {
-			unprinted = append(unprinted, failure)
-		}
+	if err := errors.Join(append(failures, err)...); err != nil || !stuck {
+		return err
 	}
-	if len(unprinted) == 0 && slices.ContainsFunc(failures, func(err error) bool { return err != nil }) {
-		return commandline.ErrFound
-	}
-	return errors.Join(unprinted...)
+	return commandline.ErrFound // what is stuck has been printed
 }
 
 // replayed is the output of a replay with --json.

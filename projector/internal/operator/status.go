@@ -154,7 +154,7 @@ func (p *Projector) deadLettered(ctx context.Context, s *Status) error {
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
 	found, n := make(map[string]int64), 0
-	err := p.peek(ctx, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}, func(m *azservicebus.ReceivedMessage) bool {
+	err := p.peek(ctx, deadLetters, func(m *azservicebus.ReceivedMessage) bool {
 		reason := "without a reason"
 		if m.DeadLetterReason != nil && *m.DeadLetterReason != "" {
 			reason = *m.DeadLetterReason

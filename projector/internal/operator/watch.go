@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-cdc/sluice/shared/commandline"
+	"github.com/sluice-cdc/sluice/shared/retry"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 )
 
@@ -40,10 +41,7 @@ const logged = 20 * time.Second
 func (p *Projector) Watch(ctx context.Context) error {
 	w, err := p.watched(ctx)
 	telemetry.LogWatched(telemetry.Logger(p.Out, slog.LevelInfo, "projector", telemetry.Instance()), w)
-	select {
-	case <-ctx.Done():
-	case <-time.After(logged):
-	}
+	_ = retry.Sleep(ctx, logged)
 	return err
 }
 
