@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"math"
-	"math/big"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/sluice-cdc/sluice/shared/mongodb"
 )
 
 // The places of types in BSON's order.
@@ -147,56 +147,9 @@ func compareArrays(a, b bson.A) (int, error) {
 }
 
 // compareNumbers compares exactly, whatever the types; NaN is below everything.
-func compareNumbers(a, b any) int {
-	f, aDouble := a.(float64)
-	g, bDouble := b.(float64)
-	_, aDecimal := a.(bson.Decimal128)
-	_, bDecimal := b.(bson.Decimal128)
-	switch {
-	case aDouble && bDouble:
-		return cmp.Compare(f, g)
-	case !aDouble && !bDouble && !aDecimal && !bDecimal:
-		return cmp.Compare(whole(a), whole(b))
-	}
-	x, xRank := exact(a)
-	y, yRank := exact(b)
-	if xRank != yRank || xRank != finite {
-		return cmp.Compare(xRank, yRank)
-	}
-	return x.Cmp(y)
-}
+func compareNumbers(a, b any) int { return mongodb.Compare(rawNumber(a), rawNumber(b)) }
 
-// The places of numbers that are not finite.
-const (
-	notANumber = iota
-	minusInfinity
-	finite
-	plusInfinity
-)
-
-// exact returns a number without rounding.
-func exact(v any) (*big.Rat, int) {
-	switch n := v.(type) {
-	case float64:
-		switch {
-		case math.IsNaN(n):
-			return nil, notANumber
-		case math.IsInf(n, 1):
-			return nil, plusInfinity
-		case math.IsInf(n, -1):
-			return nil, minusInfinity
-		}
-		return new(big.Rat).SetFloat64(n), finite
-	case bson.Decimal128:
-		switch {
-		case n.IsNaN():
-			return nil, notANumber
-		case n.IsInf() > 0:
-			return nil, plusInfinity
-		case n.IsInf() < 0:
-			return nil, minusInfinity
-		}
-		return decimalOf(n).rat(), finite
-	}
-	return new(big.Rat).SetInt64(whole(v)), finite
+func rawNumber(n any) bson.RawValue {
+	kind, value, _ := bson.MarshalValue(n) // no number is refused
+	return bson.RawValue{Type: kind, Value: value}
 }

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"fmt"
 	"math"
 	"math/big"
 	"strconv"
@@ -69,31 +68,19 @@ func decimalOfDouble(f float64) decimal {
 	return d
 }
 
-// finite refuses numbers for which the server's results are not known.
-func (d decimal) finite(e decimal) error {
-	if d.nan || e.nan || d.infinite || e.infinite {
-		return fmt.Errorf("%w: calculating with a decimal that is infinite or not a number", ErrUnsupported)
-	}
-	return nil
-}
-
-func (d decimal) add(e decimal) (decimal, error) {
-	if err := d.finite(e); err != nil {
-		return d, err
-	}
+// add returns the sum of two finite decimals.
+func (d decimal) add(e decimal) decimal {
 	exponent := min(d.exponent, e.exponent)
 	sum := new(big.Int).Add(d.scaled(exponent), e.scaled(exponent))
 	negative := sum.Sign() < 0 || (sum.Sign() == 0 && d.negative && e.negative)
-	return decimal{negative: negative, coefficient: sum.Abs(sum), exponent: exponent}, nil
+	return decimal{negative: negative, coefficient: sum.Abs(sum), exponent: exponent}
 }
 
-func (d decimal) multiply(e decimal) (decimal, error) {
-	if err := d.finite(e); err != nil {
-		return d, err
-	}
+// multiply returns the product of two finite decimals.
+func (d decimal) multiply(e decimal) decimal {
 	return decimal{
 		negative: d.negative != e.negative, coefficient: new(big.Int).Mul(d.coefficient, e.coefficient), exponent: d.exponent + e.exponent,
-	}, nil
+	}
 }
 
 // length returns the number of the coefficient's digits.
@@ -148,12 +135,4 @@ func (d decimal) encode() bson.Decimal128 {
 	}
 	high, low := new(big.Int).Rsh(d.coefficient, 64).Uint64(), new(big.Int).And(d.coefficient, new(big.Int).SetUint64(math.MaxUint64)).Uint64()
 	return bson.NewDecimal128(sign|uint64(d.exponent-minExponent)<<49|high, low)
-}
-
-// rat returns a finite decimal as a fraction.
-func (d decimal) rat() *big.Rat {
-	if d.exponent < 0 {
-		return new(big.Rat).SetFrac(d.scaled(d.exponent), power(-d.exponent))
-	}
-	return new(big.Rat).SetInt(d.scaled(0))
 }

@@ -34,8 +34,7 @@ func TestDecimalsAreIEEE754s(t *testing.T) {
 		if words[1] == "*" {
 			calculate = decimal.multiply
 		}
-		got, err := calculate(decimalOf(parse(t, words[0])), decimalOf(parse(t, words[2])))
-		require.NoError(t, err, line)
+		got := calculate(decimalOf(parse(t, words[0])), decimalOf(parse(t, words[2])))
 		require.Equal(t, parse(t, words[4]), got.encode(), "%swas %s", line, got.encode())
 		vectors++
 	}

@@ -140,10 +140,8 @@ func join(path, key string) string {
 
 // equal compares two values by type and bytes.
 func equal(a, b any) bool {
-	_, x := a.(missing)
-	_, y := b.(missing)
-	if x || y {
-		return x && y
+	if a == any(missing{}) || b == any(missing{}) {
+		return a == b
 	}
 	one, err := bson.Marshal(bson.D{{Key: "v", Value: a}}) // MarshalValue takes no nil
 	other, otherErr := bson.Marshal(bson.D{{Key: "v", Value: b}})

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -95,11 +96,7 @@ func meetsOne(value any, kind projection.CompareKind, operand any) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	notNumber := false
-	if class(value) == classNumber {
-		_, rank := exact(value)
-		notNumber = rank == notANumber
-	}
+	notNumber := class(value) == classNumber && compareNumbers(value, math.NaN()) == 0
 	switch kind {
 	case projection.CompareEq:
 		return order == 0, nil

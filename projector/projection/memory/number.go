@@ -40,7 +40,7 @@ func magnitude(x int64) uint64 {
 }
 
 func calculate(value, by any, what string, wholes func(x, y int64) (int64, bool), doubles func(x, y float64) float64,
-	decimals func(x, y decimal) (decimal, error),
+	decimals func(x, y decimal) decimal,
 ) (any, error) {
 	if class(value) != classNumber || class(by) != classNumber {
 		return nil, fmt.Errorf("%w: %s needs two numbers, not %s and %s", ErrRefused, what, Text(value), Text(by))
@@ -58,16 +58,16 @@ func calculate(value, by any, what string, wholes func(x, y int64) (int64, bool)
 }
 
 func widest(value, by any, what string, wholes func(x, y int64) (int64, bool), doubles func(x, y float64) float64,
-	decimals func(x, y decimal) (decimal, error),
+	decimals func(x, y decimal) decimal,
 ) (any, error) {
 	_, aDecimal := value.(bson.Decimal128)
 	_, bDecimal := by.(bson.Decimal128)
 	if aDecimal || bDecimal {
-		result, err := decimals(decimalOf(value), decimalOf(by))
-		if err != nil {
-			return nil, err
+		x, y := decimalOf(value), decimalOf(by)
+		if x.nan || y.nan || x.infinite || y.infinite { // the server's results are not known
+			return nil, fmt.Errorf("%w: calculating with a decimal that is infinite or not a number", ErrUnsupported)
 		}
-		return result.encode(), nil
+		return decimals(x, y).encode(), nil
 	}
 	_, aDouble := value.(float64)
 	_, bDouble := by.(float64)

@@ -66,7 +66,7 @@ func (s *Store) Apply(w projection.Write) error {
 		if exists {
 			id = old[0].Value // it stays as it is, even if the write has an equal number of another type
 		}
-		now, err = replacement(id, w.Document)
+		now, err = replacement(key, id, w.Document)
 	case projection.UpdateOne:
 		if len(w.Ops) == 0 {
 			return fmt.Errorf("%w: an update without operators", ErrRefused)
@@ -93,7 +93,7 @@ func (s *Store) Apply(w projection.Write) error {
 	return nil
 }
 
-func replacement(id any, document bson.Raw) (bson.D, error) {
+func replacement(key string, id any, document bson.Raw) (bson.D, error) {
 	var fields bson.D
 	if err := bson.Unmarshal(document, &fields); err != nil {
 		return nil, fmt.Errorf("%w: the document is not BSON: %w", ErrRefused, err)
@@ -102,7 +102,7 @@ func replacement(id any, document bson.Raw) (bson.D, error) {
 	for _, f := range fields {
 		switch {
 		case f.Key == "_id" && !equal(f.Value, id):
-			if key, _, err := Key(f.Value); err == nil && sameKey(key, id) {
+			if other, _, err := Key(f.Value); err == nil && other == key {
 				return nil, fmt.Errorf("%w: an _id that is an equal number of another type", ErrUnsupported)
 			}
 			return nil, fmt.Errorf("%w: the document's _id is another", ErrRefused)
@@ -114,19 +114,13 @@ func replacement(id any, document bson.Raw) (bson.D, error) {
 	return now, nil
 }
 
-func sameKey(key string, id any) bool {
-	other, _, err := Key(id)
-	return err == nil && key == other
-}
-
 // Get returns a document, which must not be changed.
 func (s *Store) Get(collection string, id any) (bson.D, bool) {
 	key, _, err := Key(id)
 	if err != nil {
 		return nil, false
 	}
-	d, ok := s.collections[collection][key]
-	return d, ok
+	return s.ByKey(collection, key)
 }
 
 // ByKey returns the document with a [Key].

@@ -87,11 +87,7 @@ func at(value any, path []string, op projection.Op) (any, error) {
 		return at(bson.D{}, path, op)
 	case bson.D:
 		i := slices.IndexFunc(v, func(e bson.E) bool { return e.Key == path[0] })
-		var inner any = missing{}
-		if i >= 0 {
-			inner = v[i].Value
-		}
-		changed, err := at(inner, path[1:], op)
+		changed, err := at(field(v, path[0]), path[1:], op)
 		if err != nil {
 			return nil, err
 		}
@@ -124,12 +120,12 @@ func at(value any, path []string, op projection.Op) (any, error) {
 			}
 		}
 		now := slices.Clone(v)
-		for len(now) < i {
+		for len(now) <= i {
 			now = append(now, nil)
 		}
 		var inner any = missing{}
-		if i < len(now) {
-			inner = now[i]
+		if i < len(v) {
+			inner = v[i]
 		}
 		changed, err := at(inner, path[1:], op)
 		if err != nil {
@@ -137,9 +133,6 @@ func at(value any, path []string, op projection.Op) (any, error) {
 		}
 		if _, gone := changed.(missing); gone {
 			changed = nil // an element that is unset becomes null
-		}
-		if i == len(now) {
-			return append(now, changed), nil
 		}
 		now[i] = changed
 		return now, nil
