@@ -9,7 +9,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 )
@@ -79,7 +78,7 @@ func (k *kit) unbounded() (problems []error) {
 				continue
 			}
 			now, _ := model.ByKey(d.collection, d.key)
-			found[d] = &finding{document: d, sizes: s, id: idOf(now), largest: largest(now), by: g}
+			found[d] = &finding{document: d, sizes: s, id: now[0].Value, largest: largest(now), by: g}
 		}
 	}
 	all := slices.SortedFunc(maps.Values(found), func(a, b *finding) int {
@@ -136,7 +135,7 @@ func (k *kit) grow(g growth, matters func(document) bool) (map[document]sizes, *
 			if times > 0 {
 				events = k.varied(g.variation, times)
 			}
-			if !k.add(model, stampFrom(events, times*len(given))) {
+			if k.replay(model, stampFrom(events, times*len(given))) != nil {
 				return false // no history that the projection or a database takes
 			}
 		}
@@ -193,23 +192,6 @@ func (k *kit) base() []projection.Event {
 		}
 	}
 	return base
-}
-
-// add projects events and applies their writes to a model. It is false if an event or a write
-// fails.
-func (k *kit) add(model *memory.Store, events []projection.Event) bool {
-	for _, e := range events {
-		writes, err := apply.Project(k.projection, e.Change)
-		if err != nil {
-			return false
-		}
-		for _, w := range writes {
-			if model.Apply(w) != nil {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // documents are the sizes of a model's documents.

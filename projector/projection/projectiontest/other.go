@@ -101,14 +101,3 @@ func number(value any) (int64, bool) {
 	}
 	return 0, false
 }
-
-func rawValue(value any) bson.RawValue {
-	if value == nil {
-		return bson.RawValue{Type: bson.TypeNull}
-	}
-	kind, data, err := bson.MarshalValue(value)
-	if err != nil {
-		return bson.RawValue{}
-	}
-	return bson.RawValue{Type: kind, Value: data}
-}

@@ -175,7 +175,7 @@ func tooLarge(model *memory.Store) error {
 			text, err := bson.Marshal(document)
 			if err == nil && len(text) > largestDocument {
 				problems = append(problems, fmt.Errorf("%s %s: the given events make a document of %d bytes, most of it in %s; MongoDB stores at most %d, so "+
-					"the aggregate would be parked", collection, memory.Text(idOf(document)), len(text), largest(document), largestDocument))
+					"the aggregate would be parked", collection, memory.Text(document[0].Value), len(text), largest(document), largestDocument))
 			}
 		}
 	}
@@ -270,18 +270,9 @@ func sameDocuments(want, got *memory.Store) (differences []string) {
 	for collection := range got.Collections() {
 		for key, g := range got.All(collection) {
 			if _, there := want.ByKey(collection, key); !there {
-				differences = append(differences, fmt.Sprintf("%s %s is there", collection, memory.Text(idOf(g))))
+				differences = append(differences, fmt.Sprintf("%s %s is there", collection, memory.Text(g[0].Value)))
 			}
 		}
 	}
 	return differences
-}
-
-func idOf(d bson.D) any {
-	for _, e := range d {
-		if e.Key == "_id" {
-			return e.Value
-		}
-	}
-	return nil
 }

@@ -195,13 +195,12 @@ func (k *kit) interleaved(want *memory.Store) []error {
 	if len(aggregates) < 2 {
 		return nil
 	}
-	var orders [][]int
-	for _, extreme := range [][]string{aggregates, reversed(aggregates)} {
-		var order []int
-		for _, a := range extreme {
-			order = append(order, by[a]...)
-		}
-		orders = append(orders, order)
+	orders := make([][]int, 2) // the two extremes
+	for _, a := range aggregates {
+		orders[0] = append(orders[0], by[a]...)
+	}
+	for _, a := range slices.Backward(aggregates) {
+		orders[1] = append(orders[1], by[a]...)
 	}
 	for seed := range uint64(shuffles) {
 		orders = append(orders, shuffle(rand.New(rand.NewPCG(seed, uint64(len(k.events)))), aggregates, by))
@@ -220,12 +219,6 @@ func (k *kit) interleaved(want *memory.Store) []error {
 			"(Set(\"tags.\"+EscapeKey(tag), true) makes a set without order). With the events in the order %s:\n  %w", numbers(order), err)}
 	}
 	return nil
-}
-
-func reversed(s []string) []string {
-	r := slices.Clone(s)
-	slices.Reverse(r)
-	return r
 }
 
 // shuffle draws an interleaving.

@@ -145,8 +145,8 @@ func below(path, field string) string {
 }
 
 // names reports whether a value is an aggregate's name.
-func names(value any, aggregate string) bool {
-	text, ok := envelope.Text(rawValue(value))
+func names(v any, aggregate string) bool {
+	text, ok := envelope.Text(value(v))
 	return ok && text == aggregate
 }
 
