@@ -1,7 +1,6 @@
 package projection
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,7 +67,7 @@ func (m Mirror) key(e Event) (id, moved bson.RawValue, err error) {
 		return id, moved, nil
 	}
 	path := strings.Split(m.options.Key, ".")
-	after, before := lookup(e.Document(), path), lookup(e.Before(), path)
+	after, before := e.Document().Lookup(path...), e.Before().Lookup(path...)
 	switch e.Operation {
 	case envelope.Insert:
 		id = after
@@ -83,7 +82,7 @@ func (m Mirror) key(e Event) (id, moved bson.RawValue, err error) {
 		case id.Type == 0:
 		case before.Type == 0 && (e.Operation == envelope.Replace || changesKey(e.UpdateDescription(), m.options.Key)):
 			id = before // it may have had another key, and we do not guess
-		case before.Type != 0 && !sameValue(before, after):
+		case before.Type != 0 && !before.Equal(after):
 			moved = before
 		}
 	}
@@ -119,15 +118,6 @@ func changesKey(description bson.Raw, key string) bool {
 		return !ok || touches(path)
 	})
 }
-
-func lookup(document bson.Raw, path []string) bson.RawValue {
-	if document == nil {
-		return bson.RawValue{}
-	}
-	return document.Lookup(path...)
-}
-
-func sameValue(a, b bson.RawValue) bool { return a.Type == b.Type && bytes.Equal(a.Value, b.Value) }
 
 // keeps reports whether a path belongs to a field that is kept.
 func (m Mirror) keeps(path string) bool {

@@ -60,32 +60,34 @@ func ParseVersion(text string) (name string, v int, err error) {
 	return name, v, nil
 }
 
+// baseOf returns the projection that p is a version of, and what is behind its names; p itself and
+// nothing if it is version 1.
+func baseOf(p Projection) (base Projection, suffix string) {
+	if of, ok := p.(interface{ versionOf() (Projection, string) }); ok {
+		return of.versionOf()
+	}
+	return p, ""
+}
+
 // VersionOf returns the version of a projection that [Version] returned; 1 for any other.
 func VersionOf(p Projection) int {
-	if of, ok := p.(interface{ versionSuffix() string }); ok {
-		v, _ := strconv.Atoi(strings.TrimPrefix(of.versionSuffix(), "_v"))
-		return v
-	}
-	return 1
+	_, suffix := baseOf(p)
+	v, _ := strconv.Atoi(strings.TrimPrefix(suffix, "_v"))
+	return max(v, 1)
 }
 
 // BaseName returns the name of the projection that p is a version of; that of p itself if it is
 // version 1.
 func BaseName(p Projection) string {
-	if of, ok := p.(interface{ versionSuffix() string }); ok {
-		return strings.TrimSuffix(p.Name(), of.versionSuffix())
-	}
-	return p.Name()
+	base, _ := baseOf(p)
+	return base.Name()
 }
 
 // CopiesByID returns the collection of a [Mirror] whose copies have the _id of their documents, or
 // of a version of such a mirror. ok is false of any other projection.
 func CopiesByID(p Projection) (collection string, ok bool) {
-	suffix := ""
-	if of, wrapped := p.(interface{ versionOf() (Projection, string) }); wrapped {
-		p, suffix = of.versionOf()
-	}
-	mirror, ok := p.(Mirror)
+	base, suffix := baseOf(p)
+	mirror, ok := base.(Mirror)
 	if !ok || mirror.options.Key != "" {
 		return "", false
 	}
@@ -94,21 +96,21 @@ func CopiesByID(p Projection) (collection string, ok bool) {
 
 // Renamed returns the writes of the projection that p is a version of as those of p.
 func Renamed(p Projection, writes []Write) []Write {
-	of, ok := p.(interface{ versionSuffix() string })
-	if !ok {
+	_, suffix := baseOf(p)
+	if suffix == "" {
 		return writes
 	}
 	renamed := make([]Write, len(writes))
 	for i, w := range writes {
 		switch w := w.(type) {
 		case UpdateOne:
-			w.Collection += of.versionSuffix()
+			w.Collection += suffix
 			renamed[i] = w
 		case ReplaceOne:
-			w.Collection += of.versionSuffix()
+			w.Collection += suffix
 			renamed[i] = w
 		case DeleteOne:
-			w.Collection += of.versionSuffix()
+			w.Collection += suffix
 			renamed[i] = w
 		default:
 			renamed[i] = w // the projector refuses it
@@ -125,8 +127,6 @@ type version struct {
 	of     Projection
 	suffix string
 }
-
-func (p version) versionSuffix() string { return p.suffix }
 
 func (p version) versionOf() (Projection, string) { return p.of, p.suffix }
 

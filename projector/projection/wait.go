@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -165,10 +166,8 @@ func find(ctx context.Context, database *mongo.Database, collection, name string
 		return in, fmt.Errorf("look up the collections of projection %s: %w", name, err)
 	}
 	in.guards, in.prefix = in.collection, GuardField+"."
-	for _, c := range found {
-		if c == recorded {
-			in.guards, in.prefix = recorded, ""
-		}
+	if slices.Contains(found, recorded) {
+		in.guards, in.prefix = recorded, ""
 	}
 	if len(found) == 0 {
 		return in, fmt.Errorf("%w: database %s has neither %s nor %s: set Collection to the collection that the projection writes to, and start the projector",
