@@ -190,7 +190,7 @@ func encodeBody(c Change, format *Format) ([]byte, error) {
 	case BSON:
 		return c.Body, nil
 	case JSON:
-		if text, ok := asJSON(c.Body); ok {
+		if text, ok := AppendJSON(make([]byte, 0, len(c.Body)*3/2+64), c.Body); ok {
 			return text, nil
 		}
 		*format = BSON

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -72,15 +73,7 @@ func TokenText(token bson.Raw) string {
 // sortable, and such tokens begin with the type byte of a timestamp, 0x82. Azure DocumentDB's
 // tokens are base64, and not sortable.
 func Sortable(token string) bool {
-	if len(token) < 2 || len(token)%2 != 0 || token[:2] != "82" {
-		return false
-	}
-	for i := range len(token) {
-		if c := token[i]; (c < '0' || c > '9') && (c < 'A' || c > 'F') {
-			return false
-		}
-	}
-	return true
+	return strings.HasPrefix(token, "82") && len(token)%2 == 0 && strings.Trim(token, "0123456789ABCDEF") == ""
 }
 
 // TokenTime is the cluster time in a sortable token or position: its seconds and its increment, in

@@ -20,14 +20,9 @@ import (
 // their own.
 const mostLevels = 100
 
-// appendJSON appends a valid document as canonical Extended JSON. ok is false if the document holds
-// anything that Extended JSON might not reproduce byte for byte, or that is too rare to be written
-// here; the appended bytes are then useless.
-func appendJSON(dst []byte, document bson.Raw) (_ []byte, ok bool) {
-	return appendDocument(dst, document, '{', '}', 0)
-}
-
-// appendDocument appends a document or, between brackets, an array.
+// appendDocument appends a valid document or, between brackets, an array, as canonical Extended JSON.
+// ok is false if it holds anything that Extended JSON might not reproduce byte for byte, or that is
+// too rare to be written here; the appended bytes are then useless.
 func appendDocument(dst, document []byte, opening, closing byte, level int) (_ []byte, ok bool) {
 	const head, end = 4, 1 // the length before and the NUL behind the elements
 	if level > mostLevels || len(document) < head+end {
@@ -242,27 +237,18 @@ func plainDecimal(high uint64) bool {
 }
 
 // AppendJSON appends a valid document as canonical Extended JSON. ok is false if that would not be
-// read as the same bytes again; nothing usable is appended then.
+// read as the same bytes again: a field that is named like one of Extended JSON's own ({"$numberInt":
+// "5"}), text that is not UTF-8, a number that has no text of its own. Nothing usable is appended
+// then.
 func AppendJSON(dst []byte, document bson.Raw) (_ []byte, ok bool) {
-	if appended, ok := appendJSON(dst, document); ok {
+	if appended, ok := appendDocument(dst, document, '{', '}', 0); ok {
 		return appended, true
 	}
-	text, ok := asJSON(document)
-	return append(dst, text...), ok
-}
-
-// asJSON writes a valid body as canonical Extended JSON. ok is false where that would not be read
-// as the same bytes again: a field that is named like one of Extended JSON's own ({"$numberInt":
-// "5"}), text that is not UTF-8, a number that has no text of its own.
-func asJSON(body bson.Raw) (text []byte, ok bool) {
-	if text, ok = appendJSON(make([]byte, 0, len(body)*3/2+64), body); ok {
-		return text, true
-	}
 	const canonical, escapeHTML = true, false
-	text, err := bson.MarshalExtJSON(body, canonical, escapeHTML)
+	text, err := bson.MarshalExtJSON(document, canonical, escapeHTML)
 	if err != nil {
-		return nil, false
+		return dst, false
 	}
 	again, err := readExtJSON(text)
-	return text, err == nil && bytes.Equal(again, body)
+	return append(dst, text...), err == nil && bytes.Equal(again, document)
 }
