@@ -134,13 +134,8 @@ func listOf[D, R any](commands []Command[D, R]) string {
 }
 
 // group are the commands of two words that begin with this one.
-func (p Program[D, R]) group(first string) (commands []Command[D, R]) {
-	for _, c := range p.all() {
-		if strings.HasPrefix(c.Name, first+" ") {
-			commands = append(commands, c)
-		}
-	}
-	return commands
+func (p Program[D, R]) group(first string) []Command[D, R] {
+	return slices.DeleteFunc(p.all(), func(c Command[D, R]) bool { return !strings.HasPrefix(c.Name, first+" ") })
 }
 
 const closing = "It is configured by environment variables, for every command as for run: see docs/configure.md.\n" +
@@ -188,12 +183,10 @@ func (p Program[D, R]) parse(args []string) (c Command[D, R], r R, err error) {
 	switch {
 	case len(args) == 0:
 		return p.Commands[0], r, nil
-	case asksForHelp(args[0]), len(args) == 1 && args[0] == "help":
+	case asksForHelp(args[0]), args[0] == "help" && (len(args) == 1 || asksForHelp(args[1])):
 		return helped[D, R](p.Usage()), r, nil
 	case slices.Contains([]string{"-version", "--version"}, args[0]):
 		args[0] = "version"
-	case args[0] == "help" && asksForHelp(args[1]):
-		return helped[D, R](p.Usage()), r, nil
 	case args[0] == "help":
 		args = append(slices.Clone(args[1:]), "--help")
 	}

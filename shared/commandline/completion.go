@@ -45,9 +45,7 @@ func (p Program[D, R]) words() map[string][]string {
 			follow[before] = append(follow[before], word)
 		}
 	}
-	commands := append(slices.Clone(p.Commands),
-		Command[D, R]{Name: "version", Flags: versionCommand[D, R](p.Name).Flags}, Command[D, R]{Name: "completion"}, Command[D, R]{Name: "help"})
-	for _, c := range commands {
+	for _, c := range p.all() {
 		before := ""
 		for word := range strings.FieldsSeq(c.Name) {
 			add(before, word)

@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// Configuration is what the command config prints: all settings in force, and their problems.
-type Configuration struct {
+// configuration is what the command config prints: all settings in force, and their problems.
+type configuration struct {
 	Settings []settings.Setting `json:"settings"`
 	Problems []string           `json:"problems"`
 }
 
 // Print writes the settings as a table, followed by the problems, for people.
-func (c Configuration) Print(out io.Writer) {
+func (c configuration) Print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SETTING\tVALUE\tFROM\tDEFAULT")
 	for _, s := range c.Settings {
@@ -49,7 +49,7 @@ func ConfigCommand[D, R any](list func() []settings.Setting, load func() error) 
 			f.BoolVar(&lint, "lint", false, "show what is wrong alone, and exit with 1 where something is")
 		},
 		Local: func(out io.Writer) error {
-			shown := Configuration{Settings: list(), Problems: []string{}}
+			shown := configuration{Settings: list(), Problems: []string{}}
 			err := load()
 			problems, ok := errors.AsType[settings.Problems](err)
 			if err != nil && !ok {

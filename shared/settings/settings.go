@@ -22,28 +22,22 @@ import (
 type Problems []error
 
 func (p Problems) Error() string {
-	var b strings.Builder
-	if len(p) == 1 {
-		b.WriteString("1 setting must be fixed:")
-	} else {
-		fmt.Fprintf(&b, "%d settings must be fixed:", len(p))
+	text := "1 setting must be fixed:"
+	if len(p) != 1 {
+		text = fmt.Sprintf("%d settings must be fixed:", len(p))
 	}
 	for _, problem := range p {
-		b.WriteString("\n  - ")
-		b.WriteString(problem.Error())
+		text += "\n  - " + problem.Error()
 	}
-	return b.String()
+	return text
 }
 
 // Unwrap gives the problems to errors.Is and errors.As.
 func (p Problems) Unwrap() []error { return p }
 
-// Validator is a struct that checks the relations between its fields. Validate returns all
-// problems, joined ([errors.Join]), or nil.
-type Validator interface{ Validate() error }
-
 // Load fills the struct that spec points to from the environment, according to its envconfig tags,
-// and validates it. A field that cannot be read is validated with its default, so that one problem
+// and calls its method Validate if it has one, which returns all problems, joined ([errors.Join]), or
+// nil. A field that cannot be read is validated with its default, so that one problem
 // neither hides nor causes another. The error is a [Problems].
 func Load(spec any) error { return LoadWithPrefix(spec, "") }
 
@@ -54,7 +48,7 @@ func LoadWithPrefix(spec any, prefix string) error {
 	var problems Problems
 	load(reflect.ValueOf(spec).Elem(), prefix, &problems)
 	unreadable := len(problems)
-	if v, ok := spec.(Validator); ok {
+	if v, ok := spec.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
 			for _, problem := range flatten(err) {
 				problem = renamed(problem, prefix)
