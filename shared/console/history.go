@@ -61,7 +61,7 @@ func (h *history) follow(v View, s Stream) {
 		return
 	}
 	if last != nil && last.Current {
-		last.end()
+		last.Current, last.Ended = false, "its leader no longer leads"
 	}
 	if s.Leader == "" {
 		return
@@ -72,8 +72,6 @@ func (h *history) follow(v View, s Stream) {
 	h.terms = append(h.terms, term{Stream: s.Name, Leader: s.Leader, Epoch: s.Epoch, From: v.At, Seen: v.At, Current: true})
 	h.terms = h.terms[max(0, len(h.terms)-maxTerms):]
 }
-
-func (t *term) end() { t.Current, t.Ended = false, "its leader no longer leads" }
 
 // measured adds to the terms what the run of a local stack has measured.
 func measured(terms []term, r *Run) []term {

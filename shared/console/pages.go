@@ -36,7 +36,7 @@ var pages = []*page{
 	},
 	{Path: "/streams", Name: "Streams", Regions: []string{"streams"}, shown: always},
 	{Path: "/builds", Name: "Builds and snapshots", Regions: []string{"builds"}, shown: always},
-	{Path: "/trace", Name: "Trace", Regions: []string{"trace"}, Fixed: "", shown: func(h *Home) bool { return h.Trace != nil }},
+	{Path: "/trace", Name: "Trace", Regions: []string{"trace"}, shown: func(h *Home) bool { return h.Trace != nil }},
 }
 
 func pageAt(path string) *page {
@@ -48,7 +48,7 @@ func pageAt(path string) *page {
 	return nil
 }
 
-var templates = parseAll(assets, "assets", functions)
+var templates = parseAll()
 
 // model is what the templates read.
 type model struct {

@@ -1,9 +1,9 @@
 package console
 
 import (
-	"embed"
 	"fmt"
 	"html"
+	"io/fs"
 	"maps"
 	"reflect"
 	"slices"
@@ -27,22 +27,19 @@ type markup string
 // in quotes, and is written nowhere else; what goes into the query of an address calls query.
 type set map[string]*parse.Tree
 
-// parseAll reads the templates of a folder. It panics if one is wrong.
-func parseAll(files embed.FS, folder string, functions map[string]any) set {
+// parseAll reads the templates of the assets. It panics if one is wrong.
+func parseAll() set {
 	all := set{}
-	entries, err := files.ReadDir(folder)
+	names, err := fs.Glob(assets, "assets/*.html")
 	if err != nil {
 		panic(err)
 	}
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".html") {
-			continue
-		}
-		text, err := files.ReadFile(folder + "/" + e.Name())
+	for _, name := range names {
+		text, err := assets.ReadFile(name)
 		if err != nil {
 			panic(err)
 		}
-		trees, err := parseText(e.Name(), string(text), functions)
+		trees, err := parseText(name, string(text))
 		if err != nil {
 			panic(err)
 		}
@@ -52,7 +49,7 @@ func parseAll(files embed.FS, folder string, functions map[string]any) set {
 }
 
 // parseText returns the templates that a text defines.
-func parseText(name, text string, functions map[string]any) (set, error) {
+func parseText(name, text string) (set, error) {
 	trees, err := parse.Parse(name, text, "", "", functions)
 	if err != nil {
 		return nil, fmt.Errorf("parse template: %w", err)
@@ -222,12 +219,8 @@ func (r *running) argument(dot reflect.Value, node parse.Node) reflect.Value {
 		return r.pipe(dot, n)
 	case *parse.StringNode:
 		return reflect.ValueOf(n.Text)
-	case *parse.NumberNode:
-		return reflect.ValueOf(n.Int64)
 	case *parse.BoolNode:
 		return reflect.ValueOf(n.True)
-	case *parse.IdentifierNode:
-		return r.call(dot, n.Ident, nil)
 	}
 	panic(fmt.Sprintf("%s cannot be used here", node))
 }

@@ -10,7 +10,7 @@ import (
 // given returns a set with one template.
 func given(t *testing.T, text string) set {
 	t.Helper()
-	all, err := parseText("test.html", `{{define "t"}}`+text+`{{end}}{{define "other"}}[{{.}}]{{end}}`, functions)
+	all, err := parseText("test.html", `{{define "t"}}`+text+`{{end}}{{define "other"}}[{{.}}]{{end}}`)
 	require.NoError(t, err)
 	return all
 }
