@@ -87,20 +87,16 @@ func (e Entity) Delivery(ctx context.Context, client *admin.Client) (Delivery, e
 	var dead *bool
 	if e.Queue != "" {
 		queue, err := client.GetQueue(ctx, e.Queue, nil)
-		if err != nil {
-			return Delivery{}, err //nolint:wrapcheck // WhyUnanswered describes it
+		if err != nil || queue == nil {
+			return Delivery{}, cmp.Or(err, errNoEntity)
 		}
-		if queue != nil {
-			most, dead = queue.MaxDeliveryCount, queue.DeadLetteringOnMessageExpiration
-		}
+		most, dead = queue.MaxDeliveryCount, queue.DeadLetteringOnMessageExpiration
 	} else {
 		subscription, err := client.GetSubscription(ctx, e.Topic, e.Subscription, nil)
-		if err != nil {
-			return Delivery{}, err //nolint:wrapcheck // WhyUnanswered describes it
+		if err != nil || subscription == nil {
+			return Delivery{}, cmp.Or(err, errNoEntity)
 		}
-		if subscription != nil {
-			most, dead = subscription.MaxDeliveryCount, subscription.DeadLetteringOnMessageExpiration
-		}
+		most, dead = subscription.MaxDeliveryCount, subscription.DeadLetteringOnMessageExpiration
 	}
 	if most == nil {
 		return Delivery{}, errNoEntity

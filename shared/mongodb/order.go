@@ -26,12 +26,8 @@ func Compare(a, b bson.RawValue) int {
 	case orderDocument, orderArray:
 		return compareElements(a, b, class == orderDocument)
 	case orderBinary:
-		x, y := a.Value, b.Value // the length, the subtype and the bytes
 		subtype, data := a.Binary()
 		otherSubtype, other := b.Binary()
-		if len(x) == 0 || len(y) == 0 {
-			return cmp.Compare(len(x), len(y))
-		}
 		return cmp.Or(cmp.Compare(len(data), len(other)), cmp.Compare(subtype, otherSubtype), bytes.Compare(data, other))
 	case orderDate:
 		return cmp.Compare(a.DateTime(), b.DateTime())

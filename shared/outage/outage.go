@@ -107,9 +107,8 @@ var errSilent = errors.New("no answer yet")
 // be called again.
 func (o *Outage) Hurry(ctx context.Context, silence func() error) (stop func()) {
 	waiting, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var over sync.WaitGroup
+	over.Go(func() {
 		if retry.Sleep(waiting, Patience) != nil {
 			return
 		}
@@ -122,9 +121,9 @@ func (o *Outage) Hurry(ctx context.Context, silence func() error) (stop func()) 
 			err = fmt.Errorf("%w: %w", errSilent, known)
 		}
 		o.Report(err)
-	}()
+	})
 	return func() {
 		cancel()
-		<-done
+		over.Wait()
 	}
 }

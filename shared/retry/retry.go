@@ -3,6 +3,7 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -19,18 +20,8 @@ type Backoff struct {
 
 // Next returns the next wait: Initial × 2ⁿ up to Max, times a random factor in [0.5, 1).
 func (b *Backoff) Next() time.Duration {
-	wait, longest := b.Initial, b.Max
-	if wait <= 0 {
-		wait = 100 * time.Millisecond
-	}
-	if longest <= 0 {
-		longest = 5 * time.Second
-	}
-	for range b.attempts {
-		if wait >= longest/2 {
-			wait = longest
-			break
-		}
+	wait, longest := cmp.Or(b.Initial, 100*time.Millisecond), cmp.Or(b.Max, 5*time.Second)
+	for n := 0; n < b.attempts && wait < longest; n++ {
 		wait *= 2
 	}
 	b.attempts++
