@@ -28,16 +28,10 @@ func New(s azure.ServiceBus, credential azcore.TokenCredential, options *azservi
 	if options != nil {
 		n.options = *options
 	}
-	if s.ConnectionString == "" {
-		return n, nil
-	}
-	read, err := readConnectionString(s.ConnectionString)
-	if err != nil {
-		return nil, err
-	}
-	n.host, n.tokens = read.host, read.tokens
-	if read.emulator {
-		n.scheme = "amqp"
+	if s.ConnectionString != "" {
+		if err := n.readConnectionString(s.ConnectionString); err != nil {
+			return nil, err
+		}
 	}
 	return n, nil
 }

@@ -5,29 +5,31 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sluice-cdc/sluice/shared/azure"
 )
 
 func TestConnectionStrings(t *testing.T) {
-	for text, want := range map[string]connectionString{
+	for text, want := range map[string]Namespace{
 		"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccessKey=c2VjcmV0PQ==": {
-			host: "contoso.servicebus.windows.net", tokens: key{"all", "c2VjcmV0PQ=="},
+			host: "contoso.servicebus.windows.net", scheme: "amqps", tokens: key{"all", "c2VjcmV0PQ=="},
 		},
 		"endpoint=sb://localhost:5672;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true;": {
-			host: "localhost:5672", emulator: true, tokens: key{"a", "b"},
+			host: "localhost:5672", scheme: "amqp", tokens: key{"a", "b"},
 		},
 		"Endpoint=sb://x;SharedAccessSignature=SharedAccessSignature sr=x&sig=y&se=1&skn=z": {
-			host: "x", tokens: signature("SharedAccessSignature sr=x&sig=y&se=1&skn=z"),
+			host: "x", scheme: "amqps", tokens: signature("SharedAccessSignature sr=x&sig=y&se=1&skn=z"),
 		},
 	} {
-		read, err := readConnectionString(text)
+		read, err := New(azure.ServiceBus{ConnectionString: text}, nil, nil)
 		require.NoError(t, err, text)
-		require.Equal(t, want, read)
+		require.Equal(t, &want, read)
 	}
 }
 
 func TestNoConnectionStringIsQuoted(t *testing.T) {
 	for _, text := range []string{"hunter2", "Endpoint=sb://x;SharedAccessKey=hunter2", "Endpoint=sb://;SharedAccessKeyName=a;SharedAccessKey=hunter2"} {
-		_, err := readConnectionString(text)
+		_, err := New(azure.ServiceBus{ConnectionString: text}, nil, nil)
 		require.Error(t, err, text)
 		require.NotContains(t, err.Error(), "hunter2")
 	}
