@@ -114,7 +114,7 @@ func (o Op) Validate() error {
 			return nil
 		}
 		kind, _, err := bson.MarshalValue(o.Value)
-		if err != nil || !numeric(kind) {
+		if err != nil || !(bson.RawValue{Type: kind}).IsNumber() {
 			return fmt.Errorf("%s of %s needs a number (int32, int64, float64 or bson.Decimal128), not a %T", o.Kind, o.Field, o.Value)
 		}
 		return nil
@@ -146,8 +146,4 @@ func (o Op) validatePull() error {
 		return validateFilter(d)
 	}
 	return validateOperators("", d)
-}
-
-func numeric(kind bson.Type) bool {
-	return kind == bson.TypeInt32 || kind == bson.TypeInt64 || kind == bson.TypeDouble || kind == bson.TypeDecimal128
 }

@@ -125,16 +125,9 @@ func TextByType(v bson.RawValue) (text string, ok bool) {
 	case bson.TypeObjectID:
 		id, ok := v.ObjectIDOK()
 		return id.Hex(), ok
-	case bson.TypeInt32:
-		n, ok := v.Int32OK()
-		return strconv.FormatInt(int64(n), 10), ok
-	case bson.TypeInt64:
-		n, ok := v.Int64OK()
-		return strconv.FormatInt(n, 10), ok
-	case bson.TypeDouble:
-		f, ok := v.DoubleOK()
-		if ok && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-			return strconv.FormatInt(int64(f), 10), true
+	case bson.TypeInt32, bson.TypeInt64, bson.TypeDouble:
+		if n, ok := Number(v); ok {
+			return strconv.FormatInt(n, 10), true
 		}
 	case bson.TypeDateTime:
 		ms, ok := v.DateTimeOK()

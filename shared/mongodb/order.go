@@ -119,10 +119,9 @@ func compareElements(a, b bson.RawValue, named bool) int {
 }
 
 func compareNumbers(a, b bson.RawValue) int {
-	x, xInt := a.AsInt64OK()
-	y, yInt := b.AsInt64OK()
-	if xInt = xInt && a.Type != bson.TypeDouble && a.Type != bson.TypeDecimal128; xInt && yInt && b.Type != bson.TypeDouble && b.Type != bson.TypeDecimal128 {
-		return cmp.Compare(x, y)
+	whole := func(v bson.RawValue) bool { return v.Type == bson.TypeInt32 || v.Type == bson.TypeInt64 }
+	if whole(a) && whole(b) {
+		return cmp.Compare(a.AsInt64(), b.AsInt64())
 	}
 	p, q := exact(a), exact(b)
 	if p.finite != nil && q.finite != nil {

@@ -93,10 +93,9 @@ func renamed(problem error, prefix string) error {
 
 // load reads each field separately, because envconfig stops at the first problem of a struct.
 func load(v reflect.Value, prefix string, problems *Problems) {
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
+	for field, into := range v.Fields() {
 		if field.Anonymous {
-			load(v.Field(i), prefix, problems)
+			load(into, prefix, problems)
 			continue
 		}
 		if field.Tag.Get("ignored") == "true" {
@@ -113,7 +112,7 @@ func load(v reflect.Value, prefix string, problems *Problems) {
 			field.Name = "NotInTheEnvironment"
 			value, _ = read(field)
 		}
-		v.Field(i).Set(value)
+		into.Set(value)
 	}
 }
 
