@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/verify"
