@@ -35,14 +35,14 @@ type Away struct {
 func (a *Away) Error() string { return a.err.Error() }
 func (a *Away) Unwrap() error { return a.err }
 
-// lateCall is a call for one event. failed and outcome are valid once done is closed.
+// lateCall is a call for one event. ended, outcomes and failed are valid once done is closed.
 type lateCall struct {
-	done    chan struct{}
-	hash    string // of the declaration
-	began   time.Time
-	ended   time.Time
-	outcome Outcome
-	failed  *callError
+	done     chan struct{}
+	hash     string // of the declaration
+	began    time.Time
+	ended    time.Time
+	outcomes []Outcome
+	failed   *callError
 }
 
 // Ask returns the outcomes of events of one session, in calls of as many as possible. A failed call
@@ -226,7 +226,7 @@ func (a *asking) singles(ctx context.Context, indexes []int, failedBefore bool) 
 		}
 	}
 	expired := false
-	var unreachable *callError
+	var unreachable error
 	for _, i := range indexes {
 		call := calls[i]
 		if call == nil {
@@ -241,17 +241,14 @@ func (a *asking) singles(ctx context.Context, indexes []int, failedBefore bool) 
 				return &callError{kind: away, err: context.Cause(ctx)}
 			}
 		}
-		if failed := a.settle(i, call); failed != nil {
-			unreachable = failed
+		if err := a.settle(i, call); err != nil {
+			unreachable = err
 		}
 	}
 	if expired {
 		a.timeouts++
 	}
-	if unreachable != nil {
-		return unreachable
-	}
-	return nil
+	return unreachable
 }
 
 // single returns the call for one event: the one whose answer is awaited, or a new one. ok is false
@@ -288,10 +285,7 @@ func (a *asking) single(ctx context.Context, i int) (_ *lateCall, ok bool) {
 	a.running.Go(func() {
 		defer cancel()
 		defer stop()
-		outcomes, failed := a.post(calling, body, 1, call.hash)
-		if call.failed = failed; failed == nil {
-			call.outcome = outcomes[0]
-		}
+		call.outcomes, call.failed = a.post(calling, body, 1, call.hash)
 		call.ended = time.Now()
 		close(call.done)
 	})
@@ -300,74 +294,28 @@ func (a *asking) single(ctx context.Context, i int) (_ *lateCall, ok bool) {
 
 // settle takes the answer of a call for one event, or keeps the call if it has not come yet. It
 // returns an error if the program cannot be called.
-func (a *asking) settle(i int, call *lateCall) *callError {
+func (a *asking) settle(i int, call *lateCall) error {
 	id := a.events[i].MessageID
-	select {
-	case <-call.done:
-	default:
+	if call.hasEnded() {
 		a.mu.Lock()
-		defer a.mu.Unlock()
-		maps.DeleteFunc(a.late, func(_ string, c *lateCall) bool { return c.over() })
-		a.late[id] = call
-		hangs := &callError{kind: slow, err: fmt.Errorf("the program has not answered for the event (since %s)", call.began.UTC().Format(time.RFC3339))}
-		a.blame.fail(time.Now(), call.began, hangs, false, id)
-		a.outcomes[i] = &Outcome{Err: hangs}
-		return nil
+		delete(a.late, id)
+		a.mu.Unlock()
+		return a.decide(i, call.began, call.outcomes, call.failed, false)
 	}
-	a.answered(call.failed)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.late, id)
-	switch failed := call.failed; {
-	case failed == nil:
-		a.blame.pass(time.Now(), id)
-		a.outcomes[i] = &call.outcome
-	case failed.kind == away, failed.kind == redeclared:
-		return failed
-	default:
-		a.blame.fail(time.Now(), call.began, failed, false, id)
-		a.outcomes[i] = &Outcome{Err: a.blame.judge(id, failed)}
-	}
+	maps.DeleteFunc(a.late, func(_ string, c *lateCall) bool { return c.over() })
+	a.late[id] = call
+	hangs := &callError{kind: slow, err: fmt.Errorf("the program has not answered for the event (since %s)", call.began.UTC().Format(time.RFC3339))}
+	a.blame.fail(time.Now(), call.began, hangs, false, id)
+	a.outcomes[i] = &Outcome{Err: hangs}
 	return nil
 }
 
-// useless reports whether a call has ended without an answer that counts now: with the session that
-// made it, under another declaration, or without any answer, which shows nothing of the program
-// now.
-func (c *lateCall) useless(hash string) bool {
-	select {
-	case <-c.done:
-		return c.hash != hash || c.failed != nil && (c.failed.kind == away || c.failed.kind == redeclared || c.failed.kind == slow)
-	default:
-		return false
-	}
-}
-
-// over reports whether a call ended so long ago that its event is decided elsewhere.
-func (c *lateCall) over() bool {
-	select {
-	case <-c.done:
-		return time.Since(c.ended) > forgetAfter
-	default:
-		return false
-	}
-}
-
-// try calls for an event that was in flight when the program died, while no other one is.
-func (a *asking) try(ctx context.Context, i int) error {
-	body, ok := a.encodeAlone(i)
-	if !ok {
-		return nil
-	}
+// decide takes the answer of a call for one event; exclusive: no other event was in flight. It
+// returns an error if the program cannot be called.
+func (a *asking) decide(i int, began time.Time, outcomes []Outcome, failed *callError, exclusive bool) error {
 	id := a.events[i].MessageID
-	if err := a.trial.Acquire(ctx, whole); err != nil {
-		return &callError{kind: away, err: context.Cause(ctx)}
-	}
-	defer a.trial.Release(whole)
-	began := time.Now()
-	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(false), errPatience)
-	defer cancel()
-	outcomes, failed := a.post(waiting, body, 1, a.declared.Hash)
 	a.answered(failed)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -378,8 +326,46 @@ func (a *asking) try(ctx context.Context, i int) error {
 	case failed.kind == away, failed.kind == redeclared:
 		return failed
 	default:
-		a.blame.fail(time.Now(), began, failed, true, id)
+		a.blame.fail(time.Now(), began, failed, exclusive, id)
 		a.outcomes[i] = &Outcome{Err: a.blame.judge(id, failed)}
 	}
 	return nil
+}
+
+// hasEnded reports whether the answer has come, or why none does.
+func (c *lateCall) hasEnded() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// useless reports whether a call has ended without an answer that counts now: with the session that
+// made it, under another declaration, or without any answer, which shows nothing of the program
+// now.
+func (c *lateCall) useless(hash string) bool {
+	return c.hasEnded() &&
+		(c.hash != hash || c.failed != nil && (c.failed.kind == away || c.failed.kind == redeclared || c.failed.kind == slow))
+}
+
+// over reports whether a call ended so long ago that its event is decided elsewhere.
+func (c *lateCall) over() bool { return c.hasEnded() && time.Since(c.ended) > forgetAfter }
+
+// try calls for an event that was in flight when the program died, while no other one is.
+func (a *asking) try(ctx context.Context, i int) error {
+	body, ok := a.encodeAlone(i)
+	if !ok {
+		return nil
+	}
+	if err := a.trial.Acquire(ctx, whole); err != nil {
+		return &callError{kind: away, err: context.Cause(ctx)}
+	}
+	defer a.trial.Release(whole)
+	began := time.Now()
+	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(false), errPatience)
+	defer cancel()
+	outcomes, failed := a.post(waiting, body, 1, a.declared.Hash)
+	return a.decide(i, began, outcomes, failed, true)
 }

@@ -116,9 +116,9 @@ func (b *blame) judge(id string, failed *callError) error {
 	others := t != nil && b.othersPassed(id, t.first)
 	switch {
 	case failed.kind == invalid && others && t.invalid >= invalidAfter:
-		return refusal{ReasonInvalid, failed}
+		return refusal{reasonInvalid, failed}
 	case failed.kind == lost && others && t.alone >= condemnedAfter:
-		return refusal{ReasonEnded, fmt.Errorf("the projection's program ended %d times while it had this event, and no other one: it may recurse "+
+		return refusal{reasonEnded, fmt.Errorf("the projection's program ended %d times while it had this event, and no other one: it may recurse "+
 			"without end, or take more memory than there is. Correct the program before a replay, which ends in the same way otherwise", t.alone)}
 	}
 	return failed
@@ -126,8 +126,8 @@ func (b *blame) judge(id string, failed *callError) error {
 
 // Reasons, as package apply has them.
 const (
-	ReasonInvalid = "ProjectionInvalid"
-	ReasonEnded   = "ProcessEnded"
+	reasonInvalid = "ProjectionInvalid"
+	reasonEnded   = "ProcessEnded"
 )
 
 // refusal is a failure for which an event's aggregate is parked.

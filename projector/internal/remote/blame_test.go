@@ -40,13 +40,13 @@ func TestWhoIsToBlame(t *testing.T) {
 			b.fail(at(3), at(2), failure(invalid), false, "e")
 			b.pass(at(4), "other")
 			b.fail(at(5), at(5), failure(invalid), false, "e")
-		}, ReasonInvalid},
+		}, reasonInvalid},
 		"another passed since it failed with others": {invalid, func(b *blame) {
 			b.fail(at(3), at(2), failure(invalid), false, "e", "other")
 			b.pass(at(4), "other")
 			b.fail(at(5), at(5), failure(invalid), false, "e")
 			b.fail(at(6), at(6), failure(invalid), false, "e")
-		}, ReasonInvalid},
+		}, reasonInvalid},
 		"an answer was damaged once, after a time-out": {invalid, func(b *blame) {
 			b.fail(at(3), at(2), failure(slow), false, "e")
 			b.pass(at(4), "other")
@@ -74,7 +74,7 @@ func TestWhoIsToBlame(t *testing.T) {
 			b.fail(at(3), at(2), failure(lost), true, "e")
 			b.pass(at(4), "other")
 			b.fail(at(5), at(5), failure(lost), true, "e")
-		}, ReasonEnded},
+		}, reasonEnded},
 		"two deaths alone of a program that always dies": {lost, func(b *blame) {
 			b.fail(at(3), at(2), failure(lost), true, "e")
 			b.fail(at(5), at(5), failure(lost), true, "e")

@@ -84,11 +84,8 @@ func loopback(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// Dialer opens connections to a program.
-type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
-
 // newHTTP returns a client that follows no redirect and uses no proxy, cookie or compression.
-func newHTTP(dial Dialer) *http.Client {
+func newHTTP(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Client {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: 2 * time.Second}).DialContext
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -27,8 +28,9 @@ type Options struct {
 	URL string
 	// Timeout bounds one call.
 	Timeout time.Duration
-	Dial    Dialer // nil dials
-	Logger  *slog.Logger
+	// Dial opens connections to the program; nil dials.
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	Logger *slog.Logger
 }
 
 // hooks are what a running projector does about the program's answers.

@@ -288,9 +288,6 @@ func (o *object) about() string {
 
 // take returns a member. ok is false if it is absent.
 func (o *object) take(name string) (n node, ok bool) {
-	if o.node.kind != '{' {
-		return node{}, false
-	}
 	for _, item := range o.node.items {
 		if item.name == name {
 			o.used++
