@@ -63,7 +63,7 @@ func (s *service) serveApplied(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		var guard await.Guard
 		collection, prefix := s.applier.GuardPlace()
-		guard, err = await.Wait(ctx, s.mongo.Database(s.cfg.Database), collection, prefix, want)
+		guard, err = await.Wait(ctx, s.readModel(), collection, prefix, want)
 		answer.Version, answer.Position = guard.Version, guard.Position
 		switch {
 		case err == nil:

@@ -65,7 +65,7 @@ func (s *service) awaitBuild(ctx context.Context) (bool, error) {
 func (s *service) watchDrop(ctx context.Context) error {
 	for retry.Sleep(ctx, lookForBuild) == nil {
 		attempt, cancel := context.WithTimeout(ctx, reachTimeout)
-		state, err := build.Read(attempt, s.mongo.Database(s.cfg.Database), s.chosen)
+		state, err := build.Read(attempt, s.readModel(), s.chosen)
 		cancel()
 		if err == nil && state != nil && state.State == build.Dropped { // other errors are reported by the writes
 			return settings.Problems{fmt.Errorf("PROJECTION: %w", build.ErrDropped)}
@@ -76,7 +76,7 @@ func (s *service) watchDrop(ctx context.Context) error {
 
 // readBuild reports whether the read model may be written to.
 func (s *service) readBuild(ctx context.Context) (done bool, err error) {
-	readModel := s.mongo.Database(s.cfg.Database)
+	readModel := s.readModel()
 	if err := s.storeDeclaration(ctx); err != nil {
 		return false, err
 	}

@@ -100,7 +100,7 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 		return nil, err
 	}
 	s.pipeline = pipeline.New(pipeline.Options{
-		Program: s.program, Projection: chosen, Applier: s.applier, Remote: s.remote, Database: s.mongo.Database(cfg.Database), Bodies: bodies,
+		Program: s.program, Projection: chosen, Applier: s.applier, Remote: s.remote, Database: s.readModel(), Bodies: bodies,
 		Entity: cfg.entity(), Batch: cfg.ReceiveBatch, MaxDeliveries: cfg.MaxDeliveries, AnswerBytes: cfg.answerBytes(), Administer: s.administer,
 		ApplyTimeout: cfg.ApplyTimeout, SettleTimeout: cfg.SettleTimeout, UndecidedAfter: cfg.UndecidedAfter, VersionGapWait: cfg.VersionGapWait,
 		Logger: s.log, Metrics: s.metrics, Tracer: opts.Tracer,
@@ -112,6 +112,9 @@ func open(ctx context.Context, cfg Config, opts Options) (*service, error) {
 // appName is the name by which all projectors connect to MongoDB.
 const appName = "sluice-projector"
 
+// readModel returns the database of the read model.
+func (s *service) readModel() *mongo.Database { return s.mongo.Database(s.cfg.Database) }
+
 func (s *service) openMongo(opts Options) (err error) {
 	clientOptions := options.Client().ApplyURI(s.cfg.MongoURI).SetAppName(appName)
 	s.mongoSeen.Watch(clientOptions)
@@ -122,7 +125,7 @@ func (s *service) openMongo(opts Options) (err error) {
 		return fmt.Errorf("open MongoDB client: %w", err)
 	}
 	if s.cfg.WatchProcesses && s.remote == nil { // a program of its own ends its own process
-		s.suspects = apply.NewWatch(s.mongo.Database(s.cfg.Database), s.chosen, opts.Instance, s.log)
+		s.suspects = apply.NewWatch(s.readModel(), s.chosen, opts.Instance, s.log)
 	}
 	s.applier = apply.New(s.chosen, s.mongo, s.cfg.Database, apply.Options{
 		IgnoreVersions: s.cfg.VersionGapWait == 0, FirstVersion: s.cfg.VersionFirst, AppName: appName, Through: s.builtThrough, Suspects: s.suspects,
@@ -193,7 +196,7 @@ func (s *service) reachMongo(ctx context.Context) error {
 	if err := s.storeDeclaration(ctx); err != nil {
 		return err
 	}
-	return build.CreateCollections(ctx, s.mongo.Database(s.cfg.Database), s.chosen)
+	return build.CreateCollections(ctx, s.readModel(), s.chosen)
 }
 
 // reachServiceBus peeks at the dead-letter queue. That needs the same connection, right and entity

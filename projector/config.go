@@ -2,6 +2,7 @@ package projector
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -150,6 +151,17 @@ func LoadConfig() (Config, error) {
 	return c, nil
 }
 
+// problems validates the configuration, without what only the registry knows.
+func (c *Config) problems() (all settings.Problems) {
+	if joined, ok := c.Validate().(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
+	if _, _, err := projection.ParseVersion(c.Projection); err != nil {
+		all = append(all, fmt.Errorf("PROJECTION: %w", err))
+	}
+	return all
+}
+
 // connections is how many connections to make.
 func (c *Config) connections() int {
 	if c.Connections > 0 {
@@ -210,7 +222,7 @@ func sameHosts(a, b string) bool {
 // operating returns what commands work with, except what is opened for one command.
 func (c *Config) operating(s *service) *operator.Projector {
 	return &operator.Projector{
-		Program: s.program, Projection: s.chosen, Remote: s.remote, Applier: s.applier, Database: s.mongo.Database(c.Database),
+		Program: s.program, Projection: s.chosen, Remote: s.remote, Applier: s.applier, Database: s.readModel(),
 		Entity: c.entity(), LocalAuth: c.ServiceBus.ConnectionString != "",
 		MaxDeliveries: s.pipeline.MaxDeliveries(), Asks: c.MaxDeliveries == 0, Administer: s.administer,
 		Redeem:       s.pipeline.Redeem,

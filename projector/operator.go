@@ -84,9 +84,8 @@ func configCommand(o Options) operator.Command {
 		if err != nil {
 			return err
 		}
-
 		if config.ProjectionURL != "" { // only its program knows the projection
-			_, err = config.validateProgram()
+			_, err = config.programName()
 			return err
 		}
 		_, err = choose(config, cmp.Or(o.Projections, projection.Builtin()), nil)

@@ -38,7 +38,7 @@ func newProgram(cfg Config, o Options) *remote.Client {
 // meanwhile. It returns nil if ctx ends first. Errors: a [settings.Problems] if the declaration is
 // that of another projection.
 func awaitProgram(ctx context.Context, cfg Config, o Options) (*remote.Client, error) {
-	name, err := cfg.validateProgram()
+	name, err := cfg.programName()
 	if err != nil {
 		return nil, err
 	}
@@ -79,20 +79,13 @@ func awaitProgram(ctx context.Context, cfg Config, o Options) (*remote.Client, e
 	return client, nil
 }
 
-// validateProgram returns the name that the program must declare.
-func (c *Config) validateProgram() (string, error) {
-	name, _, wrong := projection.ParseVersion(c.Projection)
-	var problems settings.Problems
-	if joined, ok := c.Validate().(interface{ Unwrap() []error }); ok {
-		problems = joined.Unwrap()
-	}
-	if wrong != nil {
-		problems = append(problems, fmt.Errorf("PROJECTION: %w", wrong))
-	}
-	if len(problems) > 0 {
+// programName validates the configuration, and returns the name that the program must declare.
+func (c *Config) programName() (string, error) {
+	if problems := c.problems(); len(problems) > 0 {
 		return "", problems
 	}
-	return name, nil
+	name, _, err := projection.ParseVersion(c.Projection)
+	return name, err
 }
 
 // startTimeout bounds how long a command that projects waits for a program that may have been
@@ -102,7 +95,7 @@ const startTimeout = 15 * time.Second
 // commandProgram returns a client of the projection's program for a command. If the program does
 // not answer, the declaration is the one that the read-model database holds.
 func commandProgram(ctx context.Context, cfg Config, o Options, projects bool) (*remote.Client, error) {
-	name, err := cfg.validateProgram()
+	name, err := cfg.programName()
 	if err != nil {
 		return nil, err
 	}
@@ -158,26 +151,25 @@ func (s *service) storeDeclaration(ctx context.Context) error {
 	if s.remote == nil {
 		return nil
 	}
-	return remote.Store(ctx, s.mongo.Database(s.cfg.Database), s.chosen, s.remote.Declared())
+	return remote.Store(ctx, s.readModel(), s.chosen, s.remote.Declared())
 }
 
 // adoptDeclaration prepares the read model for another declaration of the running program.
 func (s *service) adoptDeclaration(ctx context.Context, next *remote.Declaration) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	database := s.mongo.Database(s.cfg.Database)
 	adopted, err := projection.Version(remote.Declared(next), projection.VersionOf(s.chosen))
 	if err != nil {
 		return err
 	}
-	err = remote.Store(ctx, database, adopted, next)
+	err = remote.Store(ctx, s.readModel(), adopted, next)
 	if refusal, refused := errors.AsType[*remote.RefusedError](err); refused {
 		s.refuseDeclaration(refusal)
 	}
 	if err != nil {
 		return err
 	}
-	return build.CreateCollections(ctx, database, adopted)
+	return build.CreateCollections(ctx, s.readModel(), adopted)
 }
 
 // refuseDeclaration ends the projector.

@@ -133,15 +133,13 @@ func Run(ctx context.Context, cfg Config, opts Options) error {
 		}
 		group.Go(func() error { return s.pipeline.Run(receiving) })
 		group.Go(func() error { return s.watchDrop(receiving) })
-		var watch sync.WaitGroup
 		if s.suspects != nil {
+			var watch sync.WaitGroup
 			watch.Go(func() { s.suspects.Run(receiving) })
+			defer s.endWatch(receiving)
+			defer watch.Wait()
 		}
 		s.pool.Run(receiving, work, s.pipeline.Handle)
-		watch.Wait()
-		if s.suspects != nil {
-			s.endWatch(receiving)
-		}
 		return nil
 	})
 	err = group.Wait()
@@ -170,13 +168,9 @@ func choose(cfg Config, registry *projection.Registry, program *remote.Client) (
 	if cfg.Projection == "" {
 		chosen, known = registry.Default()
 	}
-	var problems settings.Problems
-	if joined, ok := cfg.Validate().(interface{ Unwrap() []error }); ok {
-		problems = joined.Unwrap()
-	}
+	problems := cfg.problems()
 	switch {
-	case wrong != nil:
-		problems = append(problems, fmt.Errorf("PROJECTION: %w", wrong))
+	case wrong != nil: // which is one of them
 	case !known && cfg.Projection == "":
 		problems = append(problems, fmt.Errorf("PROJECTION: is required, because the program has several; set one of %s", strings.Join(registry.Names(), ", ")))
 	case !known:
@@ -196,10 +190,7 @@ func choose(cfg Config, registry *projection.Registry, program *remote.Client) (
 	if err != nil {
 		return nil, settings.Problems{fmt.Errorf("PROJECTION: %w", err)}
 	}
-	if err := cfg.checkVersion(chosen); err != nil {
-		return nil, settings.Problems{err}
-	}
-	if err := cfg.checkSource(chosen); err != nil {
+	if err := cmp.Or(cfg.checkVersion(chosen), cfg.checkSource(chosen)); err != nil {
 		return nil, settings.Problems{err}
 	}
 	return chosen, nil
