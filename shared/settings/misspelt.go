@@ -65,25 +65,17 @@ var serviceLink = regexp.MustCompile(`^(NAME|SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_
 // misspelt setting, or nil. No value is quoted.
 func (k Known) Misspelt(environ []string) Problems {
 	shared := Names(k.Spec)
-	known := make(map[string]bool)
-	var ofStreams, all []string
-	for _, name := range shared {
-		known[name] = true
-		all = append(all, name)
-		if !slices.Contains(k.OfProcess, name) {
-			ofStreams = append(ofStreams, name)
-		}
-	}
+	ofStreams := slices.DeleteFunc(slices.Clone(shared), func(name string) bool { return slices.Contains(k.OfProcess, name) })
+	all := slices.Clone(shared)
 	for _, prefix := range k.Prefixes {
 		for _, name := range shared { // those of the process, too: they are refused elsewhere
-			known[prefix+name] = true
 			all = append(all, prefix+name)
 		}
 	}
 	var problems Problems
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, _, _ := strings.Cut(variable, "=")
-		if known[name] || slices.Contains(k.Foreign, name) || slices.ContainsFunc(standard, func(s string) bool { return strings.HasPrefix(name, s) }) {
+		if slices.Contains(all, name) || slices.Contains(k.Foreign, name) || slices.ContainsFunc(standard, func(s string) bool { return strings.HasPrefix(name, s) }) {
 			continue
 		}
 		if says := k.misspelling(name, all, ofStreams); says != "" {
