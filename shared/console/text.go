@@ -30,17 +30,16 @@ var functions = map[string]any{
 	"path": func(text string) markup {
 		return markup(strings.ReplaceAll(html.EscapeString(terminal.Printable(text)), "/", "/<wbr>"))
 	},
-	"clock":    func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"millis":   clockMillis,
-	"stamp":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"duration": duration,
-	"offset":   offset,
-	"query":    url.QueryEscape,
-	"zero":     time.Time.IsZero,
-	"dead":     (*Queue).Dead,
-	"some":     func(n *int64) bool { return n != nil && *n > 0 },
-	"eq":       func(a, b string) bool { return a == b },
-	"length":   func(groups []Parked) int { return len(groups) },
+	"clock":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"millis": clockMillis,
+	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"offset": offset,
+	"query":  url.QueryEscape,
+	"zero":   time.Time.IsZero,
+	"dead":   (*Queue).Dead,
+	"some":   func(n *int64) bool { return n != nil && *n > 0 },
+	"eq":     func(a, b string) bool { return a == b },
+	"length": func(groups []Parked) int { return len(groups) },
 
 	// The parser knows them only if they are here; the language has them.
 	"and": true, "or": true, "not": true,
@@ -53,14 +52,11 @@ var functions = map[string]any{
 func known(n any, format func(int64) string) string {
 	switch v := n.(type) {
 	case *int64:
-		if v == nil {
-			return "–"
+		if v != nil {
+			return format(*v)
 		}
-		return format(*v)
 	case int64:
 		return format(v)
-	case int:
-		return format(int64(v))
 	}
 	return "–"
 }
