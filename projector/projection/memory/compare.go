@@ -147,7 +147,20 @@ func compareArrays(a, b bson.A) (int, error) {
 }
 
 // compareNumbers compares exactly, whatever the types; NaN is below everything.
-func compareNumbers(a, b any) int { return mongodb.Compare(rawNumber(a), rawNumber(b)) }
+func compareNumbers(a, b any) int {
+	switch n := a.(type) { // a set of the usual types may be large
+	case int32, int64:
+		switch b.(type) {
+		case int32, int64:
+			return cmp.Compare(whole(a), whole(b))
+		}
+	case float64:
+		if f, ok := b.(float64); ok {
+			return cmp.Compare(n, f)
+		}
+	}
+	return mongodb.Compare(rawNumber(a), rawNumber(b))
+}
 
 func rawNumber(n any) bson.RawValue {
 	kind, value, _ := bson.MarshalValue(n) // no number is refused
