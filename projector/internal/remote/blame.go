@@ -70,13 +70,13 @@ func (b *blame) pass(now time.Time, ids ...string) {
 	}
 }
 
-// othersPassed reports whether an event with another id has passed at or after t.
+// othersPassed reports whether an event with another id has passed after t.
 func (b *blame) othersPassed(id string, t time.Time) bool {
 	last := b.passed
 	if id == b.passedID {
 		last = b.before
 	}
-	return !last.IsZero() && !last.Before(t)
+	return last.After(t)
 }
 
 // fail records a failed call that began at a time, with these events; exclusive: no other event was

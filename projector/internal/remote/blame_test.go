@@ -75,6 +75,11 @@ func TestWhoIsToBlame(t *testing.T) {
 			b.pass(at(4), "other")
 			b.fail(at(5), at(5), failure(lost), true, "e")
 		}, reasonEnded},
+		"another passed at the instant at which the first call began": {lost, func(b *blame) {
+			b.pass(at(2), "other")
+			b.fail(at(3), at(2), failure(lost), true, "e")
+			b.fail(at(5), at(5), failure(lost), true, "e")
+		}, ""},
 		"two deaths alone of a program that always dies": {lost, func(b *blame) {
 			b.fail(at(3), at(2), failure(lost), true, "e")
 			b.fail(at(5), at(5), failure(lost), true, "e")
