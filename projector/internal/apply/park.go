@@ -156,8 +156,8 @@ func (a *Applier) park(
 }
 
 // writeRecord writes the record of a parking, unless the aggregate is parked or the poison is
-// applied. If there is no guard, it creates one. Errors: of the class [Guarded], errNoStub, errFull,
-// and those of the database.
+// applied. If there is no guard, it creates one. Errors: of the class [Guarded], errNoStub,
+// errFull, and those of the database.
 func (a *Applier) writeRecord(ctx context.Context, c *envelope.Change, r Record, slot guardSlot) error {
 	at := a.guards.at(slot)
 	filter := bson.D{{Key: "_id", Value: c.Aggregate}, {Key: a.guards.prefix + guardParked, Value: bson.D{{Key: "$exists", Value: false}}}}

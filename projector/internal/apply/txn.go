@@ -30,8 +30,8 @@ const abortTimeout = time.Second
 // After an error the effect may nevertheless be committed: the guard decides. The error is
 // [ErrContended] if ctx ended while other transactions wrote the same documents.
 func (a *Applier) transact(ctx context.Context, write func(context.Context) error) error {
-	// A transaction does not use the concerns of the database's handle: without its own it would use
-	// those of the client, which come from the connection string.
+	// A transaction does not use the concerns of the database's handle: without its own it would
+	// use those of the client, which come from the connection string.
 	session, err := a.client.StartSession(options.Session().SetDefaultTransactionOptions(options.Transaction().
 		SetWriteConcern(writeconcern.Majority()).
 		SetReadConcern(readconcern.Majority()).

@@ -104,7 +104,7 @@ type chunk struct {
 	events int
 	model  mongo.WriteModel
 	makes  bool // it creates a missing document, and so fails if the condition does not hold
-	fills  bool // its effect creates the document, if there is none or a stub
+	fills  bool // its effect creates the document, or fills a stub
 }
 
 // chunksOf returns the next update of every group that has events left. An event that cannot be
