@@ -39,11 +39,9 @@ func (k *kit) growths() []growth {
 		{variation{}, "the events of an aggregate"},
 		{variation{aggregates: true}, "the aggregates that feed it"},
 	}
-	for _, field := range variable(k.base()) {
-		if !k.few[field] {
-			with := "the values of " + field
-			all = append(all, growth{variation{field: field}, with}, growth{variation{field: field, aggregates: true}, with})
-		}
+	for _, field := range variable(k.base(), k.few) {
+		with := "the values of " + field
+		all = append(all, growth{variation{field: field}, with}, growth{variation{field: field, aggregates: true}, with})
 	}
 	return append(all, growth{variation{identifiers: true, aggregates: true}, "the aggregates of the whole source"})
 }

@@ -2,6 +2,7 @@ package projectiontest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
@@ -16,10 +17,7 @@ const hotTimes = 4
 // have.
 func (k *kit) hot() (warnings []string) {
 	ways := []variation{{aggregates: true}, {aggregates: true, identifiers: true}}
-	for _, field := range variable(k.base()) {
-		if k.few[field] {
-			continue
-		}
+	for _, field := range variable(k.base(), k.few) {
 		ways = append(ways, variation{aggregates: true, field: field})
 	}
 	var common map[document]any
@@ -30,11 +28,10 @@ func (k *kit) hot() (warnings []string) {
 		case common == nil:
 			common = written
 		default:
-			for d := range common {
-				if _, still := written[d]; !still {
-					delete(common, d)
-				}
-			}
+			maps.DeleteFunc(common, func(d document, _ any) bool {
+				_, still := written[d]
+				return !still
+			})
 		}
 	}
 	for d, id := range common {
@@ -77,10 +74,6 @@ func (k *kit) writtenByAll(way variation) (all map[document]any, ok bool) {
 			}
 		}
 	}
-	for d, by := range writers {
-		if len(by) < len(aggregates) {
-			delete(all, d)
-		}
-	}
+	maps.DeleteFunc(all, func(d document, _ any) bool { return len(writers[d]) < len(aggregates) })
 	return all, true
 }

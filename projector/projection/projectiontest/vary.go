@@ -164,8 +164,8 @@ func identifies(value any, path string) bool {
 
 // variable are the paths of the fields whose values can be varied one by one: numbers, texts, times
 // and identifiers, but for those that are the aggregate's name or the event's type under another
-// name, which vary with these.
-func variable(events []projection.Event) []string {
+// name, which vary with these, and those with few values.
+func variable(events []projection.Event, few map[string]bool) []string {
 	own := make(map[string]bool) // by path: has a value of its own
 	for _, e := range events {
 		var look func(value any, path string)
@@ -189,7 +189,7 @@ func variable(events []projection.Event) []string {
 	}
 	var paths []string
 	for path, has := range own {
-		if has && !slices.Contains([]string{"", "_id", versionField, typeField}, path) {
+		if has && !few[path] && !slices.Contains([]string{"", "_id", versionField, typeField}, path) {
 			paths = append(paths, path)
 		}
 	}

@@ -87,7 +87,7 @@ func TestEventsAreRepeatedWithOtherValuesOfOneField(t *testing.T) {
 	require.Equal(t, want, fields(e.Document()))
 	require.Equal(t, []string{
 		"data.customerId", "data.paymentId", "data.session", "data.shop_id", "data.skuIds", "status", "total",
-	}, variable([]projection.Event{given}), "neither the event's type nor the aggregate's name")
+	}, variable([]projection.Event{given}, nil), "neither the event's type nor the aggregate's name")
 }
 
 func TestEveryValueHasOthersOfItsKind(t *testing.T) {
