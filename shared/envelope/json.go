@@ -20,9 +20,9 @@ import (
 // their own.
 const mostLevels = 100
 
-// appendDocument appends a valid document or, between brackets, an array, as canonical Extended JSON.
-// ok is false if it holds anything that Extended JSON might not reproduce byte for byte, or that is
-// too rare to be written here; the appended bytes are then useless.
+// appendDocument appends a valid document or, between brackets, an array, as canonical Extended
+// JSON. ok is false if it holds anything that Extended JSON might not reproduce byte for byte, or
+// that is too rare to be written here; the appended bytes are then useless.
 func appendDocument(dst, document []byte, opening, closing byte, level int) (_ []byte, ok bool) {
 	const head, end = 4, 1 // the length before and the NUL behind the elements
 	if level > mostLevels || len(document) < head+end {
@@ -237,9 +237,9 @@ func plainDecimal(high uint64) bool {
 }
 
 // AppendJSON appends a valid document as canonical Extended JSON. ok is false if that would not be
-// read as the same bytes again: a field that is named like one of Extended JSON's own ({"$numberInt":
-// "5"}), text that is not UTF-8, a number that has no text of its own. Nothing usable is appended
-// then.
+// read as the same bytes again: a field that is named like one of Extended JSON's own
+// ({"$numberInt": "5"}), text that is not UTF-8, a number that has no text of its own. Nothing
+// usable is appended then.
 func AppendJSON(dst []byte, document bson.Raw) (_ []byte, ok bool) {
 	if appended, ok := appendDocument(dst, document, '{', '}', 0); ok {
 		return appended, true

@@ -36,9 +36,9 @@ func (p Problems) Error() string {
 func (p Problems) Unwrap() []error { return p }
 
 // Load fills the struct that spec points to from the environment, according to its envconfig tags,
-// and calls its method Validate if it has one, which returns all problems, joined ([errors.Join]), or
-// nil. A field that cannot be read is validated with its default, so that one problem
-// neither hides nor causes another. The error is a [Problems].
+// and calls its method Validate if it has one, which returns all problems, joined ([errors.Join]),
+// or nil. A field that cannot be read is validated with its default, so that one problem neither
+// hides nor causes another. The error is a [Problems].
 func Load(spec any) error { return LoadWithPrefix(spec, "") }
 
 // LoadWithPrefix is [Load], with variables whose names begin with prefix taking precedence over

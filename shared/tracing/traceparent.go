@@ -20,8 +20,8 @@ func TraceParent(c trace.SpanContext) string {
 // is not a traceparent: a lost trace is no reason to fail. Of a later version, Remote reads the
 // parts that version 00 has.
 func Remote(traceparent string) trace.SpanContext {
-	// Version "-" trace id "-" span id "-" flags [W3C Trace Context, section 3.2.2]; version 00 has no
-	// more.
+	// Version "-" trace id "-" span id "-" flags [W3C Trace Context, section 3.2.2]; version 00 has
+	// no more.
 	parts := strings.SplitN(traceparent, "-", 5)
 	if len(parts) < 4 || len(parts[0]) != 2 || parts[0] == "ff" || parts[0] == "00" && len(parts) > 4 || strings.ToLower(traceparent) != traceparent {
 		return trace.SpanContext{}

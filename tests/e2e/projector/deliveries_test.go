@@ -302,8 +302,8 @@ func TestG6OvertakenEventsAreGivenUpTogetherByTheirNumber(t *testing.T) {
 	})
 }
 
-// G6: an event whose version proves that it was applied is not among those that were overtaken, also
-// if its aggregate is parked.
+// G6: an event whose version proves that it was applied is not among those that were overtaken,
+// even if its aggregate is parked.
 func TestG6AnAppliedEventIsNotShownAsOvertaken(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings)
