@@ -10,8 +10,8 @@ import (
 var errConnectionString = errors.New("read the connection string: it is not one of Service Bus " +
 	"(Endpoint=sb://…;SharedAccessKeyName=…;SharedAccessKey=…, or Endpoint=sb://…;SharedAccessSignature=…)")
 
-// readConnectionString reads the same strings as the SDK, whose parser is not public. Connections to
-// an emulator have no TLS.
+// readConnectionString reads the same strings as the SDK, whose parser is not public. Connections
+// to an emulator have no TLS.
 func (n *Namespace) readConnectionString(text string) error {
 	fields := map[string]string{}
 	for field := range strings.SplitSeq(text, ";") {
