@@ -2,7 +2,6 @@ package projector_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,25 +24,6 @@ func environment(t *testing.T, set map[string]string) {
 	for name, value := range set {
 		t.Setenv(name, value)
 	}
-}
-
-func TestLoadConfig(t *testing.T) {
-	environment(t, map[string]string{
-		"MONGODB_URI": "mongodb://user:hunter2@localhost/?replicaSet=rs0", "READ_MODEL_DATABASE": "readmodel",
-		"SERVICE_BUS_CONNECTION_STRING": bus, "SERVICE_BUS_TOPIC": "changes", "SERVICE_BUS_SUBSCRIPTION": "projector",
-		"MAX_SESSIONS": "8",
-	})
-	c, err := projector.LoadConfig()
-	require.NoError(t, err)
-	require.Empty(t, c.Projection, "the program's only one, or timeline")
-	require.Equal(t, 8, c.MaxSessions)
-	require.Equal(t, 100, c.ReceiveBatch)
-	require.Zero(t, c.Connections, "as many as MAX_SESSIONS asks for")
-	require.Equal(t, 2*time.Second, c.SessionIdle)
-	require.Equal(t, 5*time.Second, c.SessionMaxHold)
-	require.Equal(t, time.Minute, c.AcceptTimeout)
-	require.Equal(t, 20*time.Second, c.ShutdownTimeout)
-	require.Equal(t, ":8080", c.HTTPAddr)
 }
 
 func TestLoadConfigReportsEveryProblemAndNoSecret(t *testing.T) {
