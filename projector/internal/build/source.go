@@ -140,7 +140,7 @@ func (b *Builder) asOf(ctx context.Context, at bson.Timestamp, read func(context
 	return err
 }
 
-// ids reads the aggregate's id of one document: of the skip-th behind from, in the order of the
+// id reads the aggregate's id of one document: of the skip-th behind from, in the order of the
 // index, or the last with skip < 0. It is of type 0 if the source is empty.
 func (b *Builder) id(ctx context.Context, from bson.RawValue, skip int64) (bson.RawValue, error) {
 	path := b.Source.AggregatePath

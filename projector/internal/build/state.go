@@ -100,7 +100,7 @@ func (b *Builder) subscribed(ctx context.Context, s *State, created time.Time) e
 }
 
 // advance records that a range is built, unless another process has built it meanwhile, and returns
-// returns the state since.
+// the state since.
 func (b *Builder) advance(ctx context.Context, s *State, t *taken) (*State, error) {
 	total, err := b.Source.Collection.EstimatedDocumentCount(ctx)
 	if err != nil {
