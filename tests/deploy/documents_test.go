@@ -117,7 +117,7 @@ func TestSettingsAndFlagsInPagesExist(t *testing.T) {
 				}
 				checked++
 				name := m
-				for _, stream := range []string{"ORDERS_", "PAYMENTS_"} { // the examples of a stream's own settings
+				for _, stream := range []string{"ORDERS_", "PAYMENTS_", "PAYMENT_"} { // the examples of a stream's own settings, and of a misspelt one
 					name = strings.TrimPrefix(name, stream)
 				}
 				require.True(t, strings.Contains(all, name), "%s: %s", page, word)
