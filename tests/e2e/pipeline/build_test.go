@@ -27,32 +27,12 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// ledger writes two documents for each event: one of its aggregate, and one that all aggregates
-// share.
-type ledger struct{}
-
-func (ledger) Name() string { return "ledger" }
-
-func (ledger) Collections() []projection.Collection {
-	return []projection.Collection{{Name: "accounts", KeyedBy: projection.ByAggregate}, {Name: "totals"}}
-}
-
-func (ledger) Project(e projection.Event) ([]projection.Write, error) {
-	if _, poison := e.Document().Lookup("poison").BooleanOK(); poison {
-		return nil, projection.Permanent(fmt.Errorf("poison"))
-	}
-	return []projection.Write{
-		projection.Update("accounts", e.Aggregate, projection.Inc("events", 1), projection.Set("last", e.Version)),
-		projection.Update("totals", "all", projection.Inc("events", 1)),
-	}, nil
-}
-
 // builds returns the settings of a build, and of the projector that continues behind it. The
 // projection is built in, the ledger, or one of those given.
 func builds(setting string, given ...projection.Projection) func(*projector.Config, *projector.Options) {
 	return func(c *projector.Config, o *projector.Options) {
 		c.Projection, o.Projections = setting, projection.Builtin()
-		for _, p := range append(given, ledger{}) {
+		for _, p := range append(given, world.Ledger{}) {
 			if err := o.Projections.Register(p); err != nil {
 				panic(err)
 			}
@@ -187,7 +167,7 @@ func commandUntil(ctx context.Context, w *world.World, set func(*projector.Confi
 func TestG3ABuildBesideWritersHasEachEventOnce(t *testing.T) {
 	world.Each(t, world.Options{Since: "5.0"}, map[string]projection.Projection{
 		"timeline": nil, "ledger": nil, "timeline:2": nil, "ledger:2": nil,
-		"ledger as a program": ledger{}, "timeline:2 as a program": projection.Timeline{}, "ledger:2 as a program": ledger{},
+		"ledger as a program": world.Ledger{}, "timeline:2 as a program": projection.Timeline{}, "ledger:2 as a program": world.Ledger{},
 	}, func(w *world.World, name string, program projection.Projection) {
 		setting, _, _ := strings.Cut(name, " ")
 		set := builds(setting)
@@ -598,7 +578,7 @@ func TestG5ABuildLeavesOutTheAggregateThatTheDatabaseRefuses(t *testing.T) {
 // whose program fails or goes away ends, fails no aggregate, and can be continued.
 func TestG1G3AProgramsReadModelIsBuilt(t *testing.T) {
 	world.Each(t, world.Options{Since: "5.0"}, map[string]projection.Projection{
-		"ledger": ledger{}, "timeline": projection.Timeline{},
+		"ledger": world.Ledger{}, "timeline": projection.Timeline{},
 	}, func(w *world.World, name string, p projection.Projection) {
 		g := w.StartProgram(p)
 		defer g.End()

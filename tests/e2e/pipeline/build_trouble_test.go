@@ -342,7 +342,7 @@ func TestG3TwoBuildsAtOnceAreOne(t *testing.T) {
 
 // G3: an aggregate that is larger than many ranges is built as a whole, in one.
 func TestG3AnAggregateOfManyEventsIsOneRange(t *testing.T) {
-	world.Each(t, world.Options{Since: "5.0"}, counting, func(w *world.World, setting, collection string) {
+	world.Each(t, world.Options{Since: "5.0"}, world.Counting, func(w *world.World, setting, collection string) {
 		begun(w, 9)
 		const events = 5000
 		appendAtOnce(w, "a1large", events)

@@ -99,6 +99,24 @@ func TestG3ALargeEventHasItsEffectOnceAndInOrder(t *testing.T) {
 	})
 }
 
+// G1: the bodies of one batch are held one after the other. Together these have more bytes than a
+// projector holds at once (64 MiB).
+func TestG1ABatchOfMoreLargeEventsThanAreHeldAtOnce(t *testing.T) {
+	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
+		const events = 34
+		a := claiming(w)
+		pad := strings.Repeat("x", 2<<20)
+		for n := range events {
+			w.InsertDocument(bson.D{{Key: "aggregateId", Value: "x"}, {Key: "version", Value: n + 1}, {Key: "type", Value: "Grown"}, {Key: "pad", Value: pad}})
+		}
+		w.Eventually("all are published", func() bool { return w.Bus.Stats(world.Topic).Accepted == events })
+		a.End()
+		p := project(w, &storage{})
+		w.Eventually("all are applied", func() bool { return w.TimelineOf("x").Events == events })
+		p.MustEnd()
+	})
+}
+
 // G6: a body that is lost, or differs from the stored one, is poison with its own reason: never
 // applied, and never skipped.
 func TestG6ALargeEventWhoseBodyIsLostIsPoison(t *testing.T) {

@@ -41,7 +41,7 @@ func snapshotCommand(w *world.World, settings func(*producer.Config, *producer.O
 // G1, G2, G3: a snapshot that an operator starts fills a read model that began late, also while
 // events come, leaders are killed, and the snapshot is paused and resumed: each event counts once.
 func TestG3ASnapshotThatAnOperatorStartsFillsTheReadModel(t *testing.T) {
-	world.Each(t, world.Options{Since: "5.0"}, counting, func(w *world.World, setting, collection string) {
+	world.Each(t, world.Options{Since: "5.0"}, world.Counting, func(w *world.World, setting, collection string) {
 		random := seeded(w)
 		indexedForSnapshots(w)
 		commit := func() { appendEvent(w, fmt.Sprintf("a%02d", random.IntN(30))) }

@@ -36,14 +36,11 @@ func indexedForSnapshots(w *world.World) {
 	world.CreateIndex(w.T, w.Events, "aggregateId", "version", "_id")
 }
 
-// counting are projections that count the events of each aggregate, and their collections.
-var counting = map[string]string{"timeline": "timeline", "ledger": "accounts"}
-
 // G1, G2, G3: a stream that begins with the documents of its collection, beside writers and by
 // leaders that are killed again and again, carries each document once, and the read model has each
 // event once.
 func TestG3ASnapshotBesideWritersHasEachEventOnce(t *testing.T) {
-	world.Each(t, world.Options{Since: "5.0"}, counting, func(w *world.World, setting, collection string) {
+	world.Each(t, world.Options{Since: "5.0"}, world.Counting, func(w *world.World, setting, collection string) {
 		random := seeded(w)
 		indexedForSnapshots(w)
 		commit := func() { appendEvent(w, fmt.Sprintf("a%02d", random.IntN(40))) }
@@ -94,7 +91,7 @@ func loseHistory(w *world.World) {
 // G1, G3: a stream whose history was lost heals by a snapshot, in which the read model recognises
 // by their versions the events that it has, also while leaders are killed and more is written.
 func TestG3LostHistoryHealsBySnapshot(t *testing.T) {
-	world.Each(t, world.Options{Since: "5.0", Mongo: mongo.Options{OplogEntries: 500}}, counting, func(w *world.World, setting, collection string) {
+	world.Each(t, world.Options{Since: "5.0", Mongo: mongo.Options{OplogEntries: 500}}, world.Counting, func(w *world.World, setting, collection string) {
 		random := seeded(w)
 		indexedForSnapshots(w)
 		commit := func() { appendEvent(w, fmt.Sprintf("a%02d", random.IntN(20))) }

@@ -38,3 +38,26 @@ func TestG1G2MessagesOutlastLocksThatAreLost(t *testing.T) {
 		require.Len(w, positions()["a"], 1, "applied at once, and recognised ever after")
 	})
 }
+
+// G2, G5: an event that is delivered for the last time is parked before its projector waits. The
+// broker takes it out of its order if the lock is lost meanwhile.
+func TestG2G5AnEventIsParkedBeforeItsLastDeliveryWaits(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		sender, err := w.BusClient.NewSender(world.QueueOfTenTries, nil)
+		require.NoError(w, err)
+		require.NoError(w, sender.SendMessage(w.Context(), encode(w, event("a", 1, "T")), nil))
+		for range 8 {
+			receiver, err := w.BusClient.AcceptSessionForQueue(w.Context(), world.QueueOfTenTries, "a", nil)
+			require.NoError(w, err)
+			_, err = receiver.ReceiveMessages(w.Context(), 1, nil)
+			require.NoError(w, err)
+			w.Pass(world.LockDuration + time.Second)
+			_ = receiver.Close(w.Context()) // its lock is lost
+		}
+		w.StartProjector(from(world.QueueOfTenTries))
+		w.Pass(5 * time.Second)
+		require.Equal(w, "DeliveriesUsedUp", parked(w, "timeline", "a").Reason)
+		require.Zero(w, w.Bus.Stats(world.QueueOfTenTries).DeadLettered, "it waits")
+		w.Eventually("it is dead-lettered", func() bool { return w.Bus.Stats(world.QueueOfTenTries).DeadLettered == 1 })
+	})
+}

@@ -3,7 +3,6 @@ package sockets_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/producer"
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/projector/projection"
+	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
 // appliedAnswer is the answer of /applied.
@@ -35,32 +35,16 @@ func (s *realStack) applied(addr, query string) appliedAnswer {
 	return answer
 }
 
-// ledger keeps its positions in a collection of their own.
-type ledger struct{}
-
-func (ledger) Name() string { return "ledger" }
-
-func (ledger) Collections() []projection.Collection {
-	return []projection.Collection{{Name: "accounts", KeyedBy: projection.ByAggregate}, {Name: "totals"}}
-}
-
-func (ledger) Project(e projection.Event) ([]projection.Write, error) {
-	if _, poison := e.Document().Lookup("poison").BooleanOK(); poison {
-		return nil, projection.Permanent(errors.New("poison"))
-	}
-	return []projection.Write{projection.Update("accounts", e.Aggregate, projection.Inc("events", 1))}, nil
-}
-
 // A query that waits for the version of a command sees its effect, through the program's port and
 // in a Go program; if the version does not arrive, the error names the possible causes.
 func TestAQueryWaitsForTheVersionOfItsCommand(t *testing.T) {
-	for name, collection := range map[string]string{"timeline": "timeline", "ledger": "accounts"} {
+	for name, collection := range world.Counting {
 		t.Run(name, func(t *testing.T) {
 			s := newRealStack(t, false)
 			producing, projecting := s.configured(s.settings())
 			log, logger := recorded()
 			o := projector.Options{Logger: logger, Projections: projection.Builtin()}
-			require.NoError(t, o.Projections.Register(ledger{}))
+			require.NoError(t, o.Projections.Register(world.Ledger{}))
 			projecting.Projection = name
 			s.run(producing, producer.Options{}, projecting, o)
 			s.leads("a")

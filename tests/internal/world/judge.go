@@ -138,21 +138,3 @@ func ReadTimeline(ctx context.Context, client *driver.Client, aggregate string) 
 	err = client.Database(ReadModel).Collection("timeline").FindOne(ctx, bson.D{{Key: "_id", Value: aggregate}}).Decode(&doc)
 	return doc, err
 }
-
-// CountedIn returns the field events of each document of a collection of the read model.
-func CountedIn(ctx context.Context, collection *driver.Collection) (map[string]int, error) {
-	cursor, err := collection.Find(ctx, bson.D{})
-	if err != nil {
-		return nil, err
-	}
-	var all []struct {
-		ID     string `bson:"_id"`
-		Events int    `bson:"events"`
-	}
-	err = cursor.All(ctx, &all)
-	found := map[string]int{}
-	for _, one := range all {
-		found[one.ID] = one.Events
-	}
-	return found, err
-}
