@@ -36,6 +36,9 @@ func TestAThrottledLeaderHoldsOn(t *testing.T) {
 	}
 }
 
+// slowSends occupies every lane with the first events, so that later batches hold several sessions.
+var slowSends = servicebus.Faults{Send: servicebus.Fault{Delay: time.Second}}
+
 // G6: batches that Service Bus always refuses stop the stream, with its reason: here several
 // sessions in a batch for a partitioned entity.
 func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
@@ -43,6 +46,7 @@ func TestG6ABatchThatIsRefusedForGoodStopsTheStream(t *testing.T) {
 		a := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) {
 			c.Topic, c.Queue, c.BatchScope = "", world.PartitionedQueue, "mixed"
 		})
+		w.Bus.Inject(slowSends)
 		w.InsertMany(100, 50)
 		err := a.Failed()
 		require.ErrorContains(t, err, "permanently refused by Service Bus")
@@ -59,6 +63,7 @@ func TestG1APartitionedEntityGetsOneSessionPerBatch(t *testing.T) {
 			a := startLeader(w, "a", func(c *producer.Config, _ *producer.Options) {
 				c.Topic, c.Queue, c.OnRefused = "", world.PartitionedQueue, refused
 			})
+			w.Bus.Inject(slowSends)
 			w.InsertMany(100, 50)
 			checkpointed(w, 100)
 			require.EqualValues(t, 100, w.Bus.Stats(world.PartitionedQueue).Accepted)
