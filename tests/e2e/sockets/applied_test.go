@@ -41,7 +41,7 @@ func TestAQueryWaitsForTheVersionOfItsCommand(t *testing.T) {
 	for name, collection := range world.Counting {
 		t.Run(name, func(t *testing.T) {
 			s := newRealStack(t, false)
-			producing, projecting := s.configured(s.settings())
+			producing, projecting := s.configured()
 			log, logger := recorded()
 			o := projector.Options{Logger: logger, Projections: projection.Builtin()}
 			require.NoError(t, o.Projections.Register(world.Ledger{}))

@@ -24,8 +24,12 @@ import (
 // which needs real time.
 func onEveryBlobStore(t *testing.T, test func(t *testing.T, s *realStack)) {
 	t.Helper()
+	sideBySide(t)
 	for name, withAzurite := range map[string]bool{"embedded": false, "Azurite": true} {
-		t.Run(name, func(t *testing.T) { test(t, newRealStack(t, withAzurite)) })
+		t.Run(name, func(t *testing.T) {
+			sideBySide(t)
+			test(t, newRealStack(t, withAzurite))
+		})
 	}
 }
 
@@ -137,6 +141,7 @@ func (s *realStack) ready(log *world.Recorder) (status int, ok bool) {
 // A producer that has been asked to stop reports that it is not ready while it sends what is in
 // flight.
 func TestAProducerThatStopsIsNotReady(t *testing.T) {
+	sideBySide(t)
 	s := newRealStack(t, false)
 	a := s.start("a")
 	s.leads("a")
@@ -157,6 +162,7 @@ func TestAProducerThatStopsIsNotReady(t *testing.T) {
 
 // A new revision that cannot reach what a leader needs must not replace a working one.
 func TestAProducerIsReadyOnceItHasReachedWhatALeaderNeeds(t *testing.T) {
+	sideBySide(t)
 	s := newRealStack(t, false)
 	network := &world.Plug{}
 	network.Pull()

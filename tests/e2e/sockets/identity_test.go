@@ -61,14 +61,17 @@ func TestServicesSignInWithTheirManagedIdentity(t *testing.T) {
 	defer endpoint.Close()
 	s := newRealStack(t, false)
 	blobs := blob.New(blob.Options{Token: "a-token"})
-	producing, projecting := s.configured(map[string]string{
-		"IDENTITY_ENDPOINT": endpoint.URL, "IDENTITY_HEADER": "a-header", "AZURE_CLIENT_ID": identity.client,
+	t.Setenv("IDENTITY_ENDPOINT", endpoint.URL)
+	t.Setenv("IDENTITY_HEADER", "a-header")
+	t.Setenv("AZURE_CLIENT_ID", identity.client)
+	s.settings = map[string]string{
 		emulator.EnvMongo: s.mongo, "HTTP_ADDR": "127.0.0.1:0",
 		"SERVICE_BUS_NAMESPACE": "contoso.servicebus.windows.net", "SERVICE_BUS_TOPIC": emulator.Topic,
 		"BLOB_ACCOUNT_URL": "https://devstoreaccount1.blob.core.windows.net",
 		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert",
 		"SERVICE_BUS_SUBSCRIPTION": emulator.Subscription, "READ_MODEL_DATABASE": "readmodel",
-	})
+	}
+	producing, projecting := s.configured()
 	log, logger := recorded()
 	bus, storage := world.BusOptions(s.bus()), world.BlobOptions(blobs.Transport())
 	stop := s.run(producing, producer.Options{Logger: logger, Blob: storage, ServiceBus: bus}, projecting, projector.Options{Logger: logger, ServiceBus: bus})

@@ -86,11 +86,10 @@ func value(f *dto.MetricFamily) (sum float64) {
 func TestTheDocumentationTellsEveryMetricAndTheyCount(t *testing.T) {
 	const events = 30
 	s := newRealStack(t, false)
-	settings := s.settings()
 	// A busy machine must not cost the leader its leadership: the times of leadership are the
 	// defaults.
-	maps.Copy(settings, map[string]string{"HEARTBEAT_INTERVAL": "1s", "FENCE_AFTER": "4s", "TAKEOVER_AFTER": "6s"})
-	producing, projecting := s.configured(settings)
+	maps.Copy(s.settings, map[string]string{"HEARTBEAT_INTERVAL": "1s", "FENCE_AFTER": "4s", "TAKEOVER_AFTER": "6s"})
+	producing, projecting := s.configured()
 	ofProducer, toProducers := recorded()
 	ofProjector, toProjectors := recorded()
 	stop := s.run(producing, producer.Options{Logger: toProducers}, projecting, projector.Options{Logger: toProjectors})

@@ -2,7 +2,7 @@ package sockets_test
 
 import (
 	"bytes"
-	"os"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -27,12 +27,12 @@ type procedure struct {
 
 const aggregates, each = 30, 20
 
-// procedureOf reads a section, and sets what all of its commands have in common.
+// procedureOf reads a section.
 func procedureOf(t *testing.T, heading string) *procedure {
 	t.Helper()
+	sideBySide(t)
 	s := newRealStack(t, false)
-	t.Setenv("PROJECTION", "timeline")
-	s.configured(s.settings())
+	s.settings["PROJECTION"] = "timeline"
 	return &procedure{s, page.Steps(t, "../../../docs/build.md", heading)}
 }
 
@@ -46,14 +46,17 @@ func (p *procedure) lead() {
 // execute runs a command of the page.
 func (p *procedure) execute(next page.Step) (code int, out string) {
 	words := strings.Fields(next.Command)
+	own := *p.realStack
+	own.settings = maps.Clone(p.settings)
 	for ; strings.Contains(words[0], "="); words = words[1:] {
 		name, value, _ := strings.Cut(words[0], "=")
-		defer func(before string) { require.NoError(p, os.Setenv(name, before)) }(os.Getenv(name))
-		require.NoError(p, os.Setenv(name, value))
+		own.settings[name] = value
 	}
 	require.Equal(p, "projector", words[0])
+	_, config := own.configured()
+	load := func() (projector.Config, error) { return config, nil }
 	var printed, failed bytes.Buffer
-	code = projector.Execute(p.Context(), words[1:], projector.LoadConfig, projector.Options{}, &printed, &failed, nil)
+	code = projector.Execute(p.Context(), words[1:], load, projector.Options{}, &printed, &failed, nil)
 	return code, printed.String() + failed.String()
 }
 
@@ -113,11 +116,9 @@ func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
 	if p.refused() {
 		return
 	}
-	t.Setenv("PROJECTION", "timeline:2")
-	t.Setenv("SERVICE_BUS_SUBSCRIPTION", "timeline-v2")
+	p.settings["PROJECTION"], p.settings["SERVICE_BUS_SUBSCRIPTION"] = "timeline:2", "timeline-v2"
 	p.project() // 3
-	t.Setenv("PROJECTION", "timeline")
-	t.Setenv("SERVICE_BUS_SUBSCRIPTION", stack.Subscription)
+	p.settings["PROJECTION"], p.settings["SERVICE_BUS_SUBSCRIPTION"] = "timeline", stack.Subscription
 	p.follow() // 4
 	p.commit(aggregates, aggregates)
 	p.until("both versions have all events", func() bool { return p.holds("timeline") && p.holds("timeline_v2") })
@@ -127,8 +128,7 @@ func TestG3TheProcedureForANewVersionIsFollowed(t *testing.T) {
 	}
 	stopOld() // 7
 	require.NoError(t, p.stack.ServiceBus.RemoveSubscription(stack.Topic, stack.Subscription))
-	t.Setenv("SETTLE_TIMEOUT", "1s")
-	t.Setenv("SHUTDOWN_TIMEOUT", "2s")
+	p.settings["SETTLE_TIMEOUT"], p.settings["SHUTDOWN_TIMEOUT"] = "1s", "2s"
 	p.follow()
 	p.commit(aggregates, aggregates)
 	p.until("version 2 goes on", func() bool { return p.holds("timeline_current") })

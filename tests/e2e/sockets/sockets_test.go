@@ -27,7 +27,7 @@ func (s *realStack) readsThePast() bool {
 // projector; a server that cannot read as of a moment is refused, and nothing is changed.
 func TestG3ARepairOverSockets(t *testing.T) {
 	s := newRealStack(t, false)
-	producing, projecting := s.configured(s.settings())
+	producing, projecting := s.configured()
 	world.CreateIndex(t, s.events, "aggregateId", "version")
 	s.run(producing, producer.Options{}, projecting, projector.Options{})
 	s.leads("a")
@@ -61,8 +61,7 @@ func newRealSnapshots(t *testing.T) *realStack {
 		t.Skip("the embedded server is tested in virtual time")
 	}
 	s := newRealStack(t, false)
-	t.Setenv("SNAPSHOT_CHUNK", "100")
-	s.configured(s.settings())
+	s.settings["SNAPSHOT_CHUNK"] = "100"
 	if !s.readsThePast() {
 		t.Skip("this MongoDB cannot read outside of a transaction as of a cluster time")
 	}
@@ -88,7 +87,8 @@ func (s *realStack) allApplied() {
 func TestG3ASnapshotOverSockets(t *testing.T) {
 	s := newRealSnapshots(t)
 	s.commit(4000, 40)
-	settings, _ := s.configured(map[string]string{"START_FROM": "snapshot", "SNAPSHOT_RATE": "1500"})
+	s.settings["START_FROM"], s.settings["SNAPSHOT_RATE"] = "snapshot", "1500"
+	settings, _ := s.configured()
 	first := s.start("first")
 	s.until("rows are published", func() bool { return s.checkpoint().Published > 300 })
 	s.stepDown()
@@ -128,7 +128,7 @@ func TestG3AStreamOverSocketsWhoseHistoryIsLostHeals(t *testing.T) {
 	if size.Max > 64<<20 {
 		t.Skipf("an oplog of %d bytes is too large to be filled", size.Max)
 	}
-	t.Setenv("ON_HISTORY_LOST", "snapshot")
+	s.settings["ON_HISTORY_LOST"] = "snapshot"
 	first := s.start("first")
 	s.until("a stream has begun", func() bool { return s.checkpoint().Position != "" })
 	s.commit(1000, 40)

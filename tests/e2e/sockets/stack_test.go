@@ -43,6 +43,15 @@ type realStack struct {
 	blobs  *azblob.Client
 	// versions has how many events of each aggregate are committed.
 	versions map[string]int
+	settings map[string]string // of the services and commands
+}
+
+// sideBySide runs a test that waits more than it works beside the others, unless they share a real
+// MongoDB.
+func sideBySide(t *testing.T) {
+	if !stack.Theirs() {
+		t.Parallel()
+	}
 }
 
 func newRealStack(t *testing.T, withAzurite bool) *realStack {
@@ -73,24 +82,30 @@ func newRealStack(t *testing.T, withAzurite bool) *realStack {
 	return &realStack{
 		T: t, stack: s, mongo: uri, client: client, events: client.Database("shop").Collection("events"), model: client.Database(world.ReadModel),
 		blobs: blobs, versions: map[string]int{},
+		settings: map[string]string{
+			stack.EnvMongo: uri, stack.EnvServiceBus: s.Endpoint(stack.EnvServiceBus), stack.EnvBlob: s.Endpoint(stack.EnvBlob),
+			"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert", "SERVICE_BUS_TOPIC": stack.Topic,
+			"HTTP_ADDR": "127.0.0.1:0", "HEARTBEAT_INTERVAL": "200ms", "STANDBY_POLL": "200ms", "FENCE_AFTER": "800ms", "TAKEOVER_AFTER": "1500ms",
+			"SERVICE_BUS_SUBSCRIPTION": stack.Subscription, "READ_MODEL_DATABASE": world.ReadModel, "SOURCE_DATABASE": "shop", "SOURCE_COLLECTION": "events",
+		},
 	}
 }
 
-func (s *realStack) settings() map[string]string {
-	return map[string]string{
-		stack.EnvMongo: s.mongo, stack.EnvServiceBus: s.stack.Endpoint(stack.EnvServiceBus),
-		stack.EnvBlob:      s.stack.Endpoint(stack.EnvBlob),
-		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert", "SERVICE_BUS_TOPIC": stack.Topic,
-		"HTTP_ADDR": "127.0.0.1:0", "HEARTBEAT_INTERVAL": "200ms", "STANDBY_POLL": "200ms", "FENCE_AFTER": "800ms", "TAKEOVER_AFTER": "1500ms",
-		"SERVICE_BUS_SUBSCRIPTION": stack.Subscription, "READ_MODEL_DATABASE": world.ReadModel, "SOURCE_DATABASE": "shop", "SOURCE_COLLECTION": "events",
-	}
-}
+// environment is held while the environment of the process has the settings of one test.
+var environment sync.Mutex
 
-// configured puts settings into the environment, and returns what both services read there.
-func (s *realStack) configured(settings map[string]string) (producing producer.Config, projecting projector.Config) {
+// configured returns what both services read in an environment with the settings.
+func (s *realStack) configured() (producing producer.Config, projecting projector.Config) {
 	s.Helper()
-	for name, value := range settings {
-		s.Setenv(name, value)
+	environment.Lock()
+	defer environment.Unlock()
+	for name, value := range s.settings {
+		if before, ok := os.LookupEnv(name); ok {
+			defer func() { require.NoError(s, os.Setenv(name, before)) }()
+		} else {
+			defer func() { require.NoError(s, os.Unsetenv(name)) }()
+		}
+		require.NoError(s, os.Setenv(name, value))
 	}
 	producing, err := producer.LoadConfig()
 	require.NoError(s, err)
@@ -117,11 +132,10 @@ func (s *realStack) run(producing producer.Config, ofProducer producer.Options, 
 	return stop
 }
 
-// project runs a projector with the settings of the environment.
+// project runs a projector with the settings.
 func (s *realStack) project() (stop func()) {
 	s.Helper()
-	config, err := projector.LoadConfig()
-	require.NoError(s, err)
+	_, config := s.configured()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -181,13 +195,13 @@ type realProducer struct {
 	network *world.Plug // its connection to everything
 }
 
-// start runs a producer configured by the environment, as in production.
+// start runs a producer with the settings.
 func (s *realStack) start(instance string) *realProducer { return s.startOn(instance, &world.Plug{}) }
 
 // startOn starts a producer on a network that can be cut.
 func (s *realStack) startOn(instance string, network *world.Plug) *realProducer {
 	s.Helper()
-	config, _ := s.configured(s.settings())
+	config, _ := s.configured()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	p := &realProducer{T: s.T, stop: cancel, done: make(chan error, 1), log: &world.Recorder{}, network: network}
 	go func() {

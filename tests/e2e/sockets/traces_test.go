@@ -120,9 +120,8 @@ func (r *receiver) named(name string) (found []span) {
 func traced(t *testing.T, events []any) {
 	t.Helper()
 	s := newRealStack(t, false)
-	settings := s.settings()
-	settings["TRACE_PARENT_PATH"], settings["HTTP_ADDR"] = "trace", ""
-	producing, projecting := s.configured(settings)
+	s.settings["TRACE_PARENT_PATH"], s.settings["HTTP_ADDR"] = "trace", ""
+	producing, projecting := s.configured()
 	quiet := slog.New(slog.DiscardHandler)
 	ofProducer, err := tracing.FromEnvironment(t.Context(), "producer", "producer-1", quiet)
 	require.NoError(t, err)
