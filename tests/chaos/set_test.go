@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/chaos/internal/netns"
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
+	"github.com/sluice-cdc/sluice/tests/internal/environ"
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 	"github.com/sluice-cdc/sluice/tests/internal/witness"
 )
@@ -161,14 +162,11 @@ func TestG1G2G4ARealSetThatHoldsTheCheckpoint(t *testing.T) {
 		accepted = append(accepted, witness.Accepted(a))
 	})
 	running.Go(func() { _ = s.Run(ctx) })
-	for name, value := range map[string]string{
+	config, err := environ.Load(map[string]string{
 		emulator.EnvMongo: s.Endpoint(emulator.EnvMongo), emulator.EnvServiceBus: s.Endpoint(emulator.EnvServiceBus), "SERVICE_BUS_TOPIC": emulator.Topic,
 		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "OPERATIONS": "insert", "START_FROM": "timestamp", "START_AT": time.Now().UTC().Format(time.RFC3339), "HTTP_ADDR": "",
 		"CHECKPOINT_STORE": "mongodb", "CHECKPOINT_MONGODB_URI": uri, "CHECKPOINT_MONGODB_DATABASE": "sluice",
-	} {
-		t.Setenv(name, value)
-	}
-	config, err := producer.LoadConfig()
+	}, producer.LoadConfig)
 	require.NoError(t, err)
 	var replicas sync.WaitGroup
 	defer replicas.Wait()

@@ -31,7 +31,6 @@ func lastRecord(t *testing.T, log string) (record struct {
 // A command that runs as a job keeps its output and its exit code in storage, even if it fails. The
 // log contains the output as well, and its last record the exit code.
 func TestACommandStoresItsAnswer(t *testing.T) {
-	clearSettings(t)
 	servers := emulator.Start(t, emulator.Options{})
 	t.Setenv(emulator.EnvBlob, servers.Endpoint(emulator.EnvBlob))
 	client, err := azblob.NewClientFromConnectionString(servers.Endpoint(emulator.EnvBlob), nil)
@@ -65,7 +64,6 @@ func TestACommandStoresItsAnswer(t *testing.T) {
 
 // A command does its work even if its answer cannot be stored; the answer is in the log.
 func TestACommandWorksWithoutStorage(t *testing.T) {
-	clearSettings(t)
 	for _, where := range []string{"command-results/x", "no-name", "A wrong container/x"} {
 		t.Setenv("COMMAND_ANSWER", where)
 		var out bytes.Buffer

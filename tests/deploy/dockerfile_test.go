@@ -139,6 +139,7 @@ func ignoreFile(t *testing.T) func(file string) bool {
 
 // The Dockerfile that the documentation shows for a producer with Redis builds one.
 func TestTheProducerWithRedisIsBuiltAsThePageShows(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("the commands build for Linux")
 	}
@@ -159,6 +160,7 @@ func TestTheProducerWithRedisIsBuiltAsThePageShows(t *testing.T) {
 
 // The images hold one static program each, stamped with its version, and are small.
 func TestTheDockerfilesBuildSmallStaticPrograms(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("the commands build for Linux; what they make is looked at and run here")
 	}

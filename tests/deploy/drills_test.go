@@ -226,6 +226,7 @@ func runs(t *testing.T, from time.Time, change func(m *moment, since time.Durati
 // A healthy pipeline fires no alert: with traffic, without any, throttled by Service Bus, and while
 // a rollout moves leadership.
 func TestAHealthyPipelineFiresNoAlert(t *testing.T) {
+	t.Parallel()
 	from := time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
 	for name, change := range map[string]func(*moment, time.Duration){
 		"healthy": func(*moment, time.Duration) {},
@@ -373,6 +374,7 @@ func minutesOf(t *testing.T, name string) int {
 // For each failure the alert that the table of infra/README.md lists first fires, after the number
 // of minutes in the table. Every alert on logs has a drill.
 func TestEachFailureFiresItsAlert(t *testing.T) {
+	t.Parallel()
 	from := time.Date(2026, 1, 31, 15, 0, 0, 0, time.UTC)
 	readme := read(t, "infra/README.md")
 	drilled := map[string]bool{}

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector"
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/tests/internal/bicep"
+	"github.com/sluice-cdc/sluice/tests/internal/environ"
 )
 
 type service struct {
@@ -57,11 +58,8 @@ var leftOut = map[string]string{
 // accepts requires that the service loads its configuration from env alone.
 func (s service) accepts(t *testing.T, env map[string]string) {
 	t.Helper()
-	clearSettings(t)
-	for name, value := range env {
-		t.Setenv(name, value)
-	}
-	require.NoError(t, s.load())
+	_, err := environ.Load(env, func() (any, error) { return nil, s.load() })
+	require.NoError(t, err)
 }
 
 type setting struct{ hasDefault, required bool }
@@ -170,9 +168,10 @@ func TestTheServicesAcceptWhatBicepSets(t *testing.T) {
 					"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "READ_MODEL_DATABASE": "readmodel",
 				}
 				maps.Copy(azd, entity)
-				s.accepts(t, deployedEnv(t, s.name, azd))
+				env := deployedEnv(t, s.name, azd)
+				s.accepts(t, env)
 				if s.name == "projector" && kind == "second version" {
-					require.Equal(t, "orders:2 orders-v2", os.Getenv("PROJECTION")+" "+os.Getenv("SERVICE_BUS_SUBSCRIPTION"))
+					require.Equal(t, "orders:2 orders-v2", env["PROJECTION"]+" "+env["SERVICE_BUS_SUBSCRIPTION"])
 				}
 			})
 		}
@@ -201,17 +200,16 @@ func deployedEnv(t *testing.T, service string, azd map[string]string) map[string
 	return env
 }
 
-// clearSettings hides the developer's own settings from the test.
-func clearSettings(t *testing.T) {
-	t.Helper()
+// TestMain hides the developer's own settings from the tests.
+func TestMain(m *testing.M) {
 	for _, s := range services {
 		for name := range settingsOf(s.config) {
-			if _, set := os.LookupEnv(name); set {
-				t.Setenv(name, "") // restores it after the test
-				require.NoError(t, os.Unsetenv(name))
+			if err := os.Unsetenv(name); err != nil {
+				panic(err)
 			}
 		}
 	}
+	os.Exit(m.Run())
 }
 
 // The grace period covers the drain: the platform kills a process after it.
@@ -226,23 +224,22 @@ func TestGracePeriodCoversTheShutdown(t *testing.T) {
 // Both services may have the same environment, which also contains azd's variables: a setting that
 // only one service reads is not a misspelling for the other.
 func TestSettingsOfTheOtherServiceAreNotMisspellings(t *testing.T) {
-	clearSettings(t)
-	var environ []string
+	var variables []string
 	for _, s := range services {
 		for name := range settingsOf(s.config) {
-			environ = append(environ, name+"=1", "ORDERS_"+name+"=1")
+			variables = append(variables, name+"=1", "ORDERS_"+name+"=1")
 		}
 	}
 	for name := range notOurs {
-		environ = append(environ, name+"=1")
+		variables = append(variables, name+"=1")
 	}
 	for _, name := range strings.FieldsFunc(read(t, "infra/main.parameters.json"), func(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') }) {
 		if strings.Contains(name, "_") {
-			environ = append(environ, name+"=1")
+			variables = append(variables, name+"=1")
 		}
 	}
 	known := settings.Known{Spec: projector.Config{}, Foreign: []string{"MONGODB_DATABASE"}}
-	require.Empty(t, known.Misspelt(environ))
+	require.Empty(t, known.Misspelt(variables))
 	known = settings.Known{Spec: producer.Config{}, Foreign: []string{"SOURCE_MONGODB_URI"}}
-	require.Empty(t, known.Misspelt(environ))
+	require.Empty(t, known.Misspelt(variables))
 }

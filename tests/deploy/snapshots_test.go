@@ -73,6 +73,7 @@ func TestParameterSetsFitTheTemplates(t *testing.T) {
 // The script fails on a warning, on a file that bicep would format, and on a set of parameters that
 // should be refused and is not.
 func TestTheBicepScriptFailsOnCompilerFindings(t *testing.T) {
+	t.Parallel()
 	const snapshot = `snapshot) f=${2%.bicepparam}; if grep -q '^// refused' $2; then sed -n 's|^// refused: ||p' $2; exit 1; fi; echo '{}' >$f.snapshot.json ;;`
 	for name, c := range map[string]struct {
 		bicep string

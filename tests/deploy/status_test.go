@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/settings"
 	"github.com/sluice-cdc/sluice/shared/telemetry"
 	"github.com/sluice-cdc/sluice/tests/emulator"
+	"github.com/sluice-cdc/sluice/tests/internal/environ"
 )
 
 // statusLine is a record as the queries read it.
@@ -27,19 +28,16 @@ type statusLine struct {
 // The services log the status regularly, with every field that a query uses: without it no alert
 // could fire.
 func TestRunningServicesLogTheirStatus(t *testing.T) {
-	clearSettings(t)
 	servers := emulator.Start(t, emulator.Options{})
-	for name, value := range map[string]string{
+	settings := map[string]string{
 		emulator.EnvMongo: servers.Endpoint(emulator.EnvMongo), emulator.EnvServiceBus: servers.Endpoint(emulator.EnvServiceBus),
 		emulator.EnvBlob: servers.Endpoint(emulator.EnvBlob), "MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events",
 		"READ_MODEL_DATABASE": "readmodel", "SERVICE_BUS_TOPIC": servers.Route.Topic, "HTTP_ADDR": "", "STATUS_INTERVAL": "20ms",
-	} {
-		t.Setenv(name, value)
 	}
-	producing, err := producer.LoadConfig()
+	producing, err := environ.Load(settings, producer.LoadConfig)
 	require.NoError(t, err)
-	t.Setenv("SERVICE_BUS_SUBSCRIPTION", servers.Route.Subscription)
-	projecting, err := projector.LoadConfig()
+	settings["SERVICE_BUS_SUBSCRIPTION"] = servers.Route.Subscription
+	projecting, err := environ.Load(settings, projector.LoadConfig)
 	require.NoError(t, err)
 
 	lines := make(statusLines, 1000)

@@ -25,6 +25,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator"
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 	"github.com/sluice-cdc/sluice/tests/internal/child"
+	"github.com/sluice-cdc/sluice/tests/internal/environ"
 	"github.com/sluice-cdc/sluice/tests/internal/page"
 )
 
@@ -142,13 +143,8 @@ func (d *deployment) deploy() {
 
 // project runs a projector with the settings.
 func (d *deployment) project(settings map[string]string) (stop func()) {
-	clearSettings(d.T)
-	for name, value := range settings {
-		d.Setenv(name, value)
-	}
-	config, err := projector.LoadConfig()
+	config, err := environ.Load(settings, projector.LoadConfig)
 	require.NoError(d, err)
-	clearSettings(d.T)
 	return start(d.T, func(ctx context.Context) error {
 		return projector.Run(ctx, config, projector.Options{Logger: slog.New(slog.DiscardHandler)})
 	})
@@ -193,7 +189,7 @@ func (d *deployment) follow(step page.Step) {
 // the templates, while events are committed: each command prints what the page shows, and readers
 // see each event once, in whichever version.
 func TestG3TheProcedureForANewVersionInAzureIsFollowed(t *testing.T) {
-	clearSettings(t)
+	t.Parallel()
 	steps := page.Steps(t, root+"/infra/README.md", "### A new version of the projection")
 	d := &deployment{T: t, dir: t.TempDir(), servers: emulator.Start(t, emulator.Options{}), images: map[string]string{}, stop: map[string]func(){}}
 	require.NoError(t, os.Mkdir(filepath.Join(d.dir, "env"), 0o700))
@@ -279,16 +275,12 @@ func TestG3TheProcedureForANewVersionInAzureIsFollowed(t *testing.T) {
 
 // publish runs a producer, and returns once its stream has a checkpoint.
 func (d *deployment) publish() {
-	for name, value := range map[string]string{
+	config, err := environ.Load(map[string]string{
 		"MONGODB_DATABASE": "shop", "MONGODB_COLLECTION": "events", "SERVICE_BUS_TOPIC": emulator.Topic, "OPERATIONS": "insert", "HTTP_ADDR": "",
 		emulator.EnvMongo: d.servers.Endpoint(emulator.EnvMongo), emulator.EnvServiceBus: d.servers.Endpoint(emulator.EnvServiceBus),
 		emulator.EnvBlob: d.servers.Endpoint(emulator.EnvBlob),
-	} {
-		d.Setenv(name, value)
-	}
-	config, err := producer.LoadConfig()
+	}, producer.LoadConfig)
 	require.NoError(d, err)
-	clearSettings(d.T)
 	start(d.T, func(ctx context.Context) error {
 		return producer.Run(ctx, config, producer.Options{Logger: slog.New(slog.DiscardHandler)})
 	})

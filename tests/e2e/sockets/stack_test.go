@@ -28,6 +28,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/virtualtime"
 	"github.com/sluice-cdc/sluice/tests/emulator/azurite"
+	"github.com/sluice-cdc/sluice/tests/internal/environ"
 	"github.com/sluice-cdc/sluice/tests/internal/stack"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
@@ -91,25 +92,12 @@ func newRealStack(t *testing.T, withAzurite bool) *realStack {
 	}
 }
 
-// environment is held while the environment of the process has the settings of one test.
-var environment sync.Mutex
-
 // configured returns what both services read in an environment with the settings.
 func (s *realStack) configured() (producing producer.Config, projecting projector.Config) {
 	s.Helper()
-	environment.Lock()
-	defer environment.Unlock()
-	for name, value := range s.settings {
-		if before, ok := os.LookupEnv(name); ok {
-			defer func() { require.NoError(s, os.Setenv(name, before)) }()
-		} else {
-			defer func() { require.NoError(s, os.Unsetenv(name)) }()
-		}
-		require.NoError(s, os.Setenv(name, value))
-	}
-	producing, err := producer.LoadConfig()
+	producing, err := environ.Load(s.settings, producer.LoadConfig)
 	require.NoError(s, err)
-	projecting, err = projector.LoadConfig()
+	projecting, err = environ.Load(s.settings, projector.LoadConfig)
 	require.NoError(s, err)
 	return producing, projecting
 }
