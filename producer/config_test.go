@@ -138,7 +138,7 @@ func TestRequiredSettingsMustNotBeEmpty(t *testing.T) {
 func TestASnapshotThatWouldLoseOrRepeatChangesIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		values map[string]string
-		says   string // empty: it is accepted
+		want   string // empty: it is accepted
 	}{
 		"an event store":                  {map[string]string{"START_FROM": "snapshot", "OPERATIONS": "insert"}, ""},
 		"documents that change":           {map[string]string{"START_FROM": "snapshot", "AGGREGATE_ID_PATH": "_id"}, ""},
@@ -154,12 +154,12 @@ func TestASnapshotThatWouldLoseOrRepeatChangesIsRefused(t *testing.T) {
 			minimal(t)
 			set(t, test.values)
 			_, err := LoadConfig()
-			if test.says == "" {
+			if test.want == "" {
 				require.NoError(t, err)
 				return
 			}
 			require.ErrorContains(t, err, "1 setting must be fixed")
-			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 }

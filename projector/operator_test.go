@@ -16,7 +16,7 @@ func TestCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
 		{[]string{"help"}, 0, "usage: projector"},
 		{[]string{"stauts"}, 2, `there is no command "stauts"; did you mean status? ` + "`projector help` lists them"},
@@ -43,6 +43,6 @@ func TestCommandLine(t *testing.T) {
 		code := projector.Execute(t.Context(), c.args, func() (projector.Config, error) { return projector.Config{}, problems },
 			projector.Options{}, &out, &errOut, nil)
 		require.Equal(t, c.code, code, c.args)
-		require.Contains(t, out.String()+errOut.String(), c.says)
+		require.Contains(t, out.String()+errOut.String(), c.want)
 	}
 }

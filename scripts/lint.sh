@@ -55,16 +55,18 @@ services() {
   return 1
 }
 
-# The words of Markdown and of comments in Go (scripts/prose/Sluice), and the width of comments, with a tab as
-# four columns. A compiler directive and a list of values may be longer.
+# The words of Markdown, of comments in Go (scripts/prose/Sluice) and of the names of tests, and the width of comments, with a
+# tab as four columns. A compiler directive and a list of values may be longer.
 prose() {
-  local clean wide
+  local clean wide names
   mapfile -t clean < <(grep -v '^#' scripts/prose/clean)
   bin/vale --config scripts/prose/vale.ini --output line "${clean[@]}" || return 1
   wide=$(find "${clean[@]}" -name '*.go' -exec awk '{ l = $0; gsub(/\t/, "    ", l) }
     l ~ /^ *\/\/ / && length(l) > 100 && split(l, w, " ") > 3 { print FILENAME ":" FNR ": a comment wraps at 100 columns" }' {} +)
-  [[ -z $wide ]] || {
-    printf '%s\n' "$wide"
+  names=$(find "${clean[@]}" -name '*_test.go' -exec \
+    grep -nHE '^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]*(Tells?|Told|Says?|Said|Nobody|Somebody|Whoever|Whatever|Mend|Anew|GoesBy)([A-Z(]|$)' {} +)
+  [[ -z $wide$names ]] || {
+    printf '%s\n' ${wide:+"$wide"} ${names:+"$names"$'\n'"name what the code does: reports, returns, logs, another client"}
     return 1
   }
 }

@@ -39,12 +39,12 @@ func TestTimeline(t *testing.T) {
 		want       string // of the operators; empty for no write
 	}{
 		{
-			"as the document says", `{"fullDocument": {"type": "E.Sys.", "occurredAt": "2018-01-02T12:53:00Z"}}`, envelope.Insert,
+			"as the document has it", `{"fullDocument": {"type": "E.Sys.", "occurredAt": "2018-01-02T12:53:00Z"}}`, envelope.Insert,
 			`{"v":[{"k":"$inc","f":"events","v":1},{"k":"$inc","f":"types.E%2ESys%2E","v":1},{"k":"$set","f":"lastType","v":"E.Sys."},` +
 				`{"k":"$setOnInsert","f":"firstOccurredAt","v":"2018-01-02T12:53:00Z"},{"k":"$set","f":"lastOccurredAt","v":"2018-01-02T12:53:00Z"}]}`,
 		},
 		{
-			"as the message says", `{"fullDocument": {"occurredAt": null}}`, envelope.Insert,
+			"as the message has it", `{"fullDocument": {"occurredAt": null}}`, envelope.Insert,
 			`{"v":[{"k":"$inc","f":"events","v":1},{"k":"$inc","f":"types.fallback","v":1},{"k":"$set","f":"lastType","v":"fallback"},` +
 				`{"k":"$setOnInsert","f":"firstOccurredAt","v":"2026-01-31T11:00:00Z"},{"k":"$set","f":"lastOccurredAt","v":"2026-01-31T11:00:00Z"}]}`,
 		},

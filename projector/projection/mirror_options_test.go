@@ -93,7 +93,7 @@ func TestMirrorOfADocumentThatIsGoneWhenItsKeyIsLookedUp(t *testing.T) {
 	projectiontest.CheckPermanent(t, m, updated(`, "fullDocument": {"_id": 1}`, `"updatedFields": {}, "removedFields": ["sku"]`))
 }
 
-func TestMirrorOptionsThatCannotBe(t *testing.T) {
+func TestInvalidMirrorOptionsAreRefused(t *testing.T) {
 	_, err := projection.NewMirror(projection.MirrorOptions{Collection: "a$", Key: "a..b", Fields: []string{"ok", "", "a.b", "$x"}})
 	require.EqualError(t, err, "the collection's name is not one that MongoDB takes\nthe key \"a..b\" is not a path of fields\n"+
 		"the field \"\" is not the name of a top-level field\nthe field \"a.b\" is not the name of a top-level field\nthe field \"$x\" is not the name of a top-level field")

@@ -63,7 +63,7 @@ const FixClock = "set this machine's clock (NTP): what is signed by it is refuse
 
 // Clock returns what is wrong with this machine's clock by the Date of a service's response, which
 // arrived now; empty if the clocks agree, or the response has no Date.
-func Clock(header http.Header, now time.Time) (says string) {
+func Clock(header http.Header, now time.Time) (problem string) {
 	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
 		return ""
@@ -82,7 +82,7 @@ const longestLock = 5 * time.Minute
 
 // ClockByLock returns what is wrong with this machine's clock by a lock that Service Bus has just
 // given it until a time of its own clock; empty if the lock is one that an entity may have.
-func ClockByLock(until, asked time.Time) (says string) {
+func ClockByLock(until, asked time.Time) (problem string) {
 	switch lasts := until.Sub(asked); {
 	case lasts <= 0:
 		return fmt.Sprintf("a lock ends %s before it begins: this machine's clock is ahead of Service Bus's by more than that", (-lasts).Round(time.Second))

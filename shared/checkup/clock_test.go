@@ -13,13 +13,13 @@ import (
 func TestAClockThatIsOffIsNamed(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for theirs, says := range map[time.Duration]string{
+	for theirs, want := range map[time.Duration]string{
 		0: "", time.Minute: "", -time.Minute: "",
 		20 * time.Minute:  "this machine's clock is 20m0s behind the service's",
 		-20 * time.Minute: "this machine's clock is 20m0s ahead of the service's",
 	} {
 		header := http.Header{"Date": {now.Add(theirs).Format(http.TimeFormat)}}
-		require.Equal(t, says, checkup.Clock(header, now))
+		require.Equal(t, want, checkup.Clock(header, now))
 	}
 	require.Empty(t, checkup.Clock(http.Header{}, now), "a response without a Date")
 

@@ -24,7 +24,7 @@ func (f fails) DialContext(context.Context, string, string) (net.Conn, error) { 
 
 // A server that closes connections, before or after it was asked something, is one whose TLS is not
 // what the client takes it for.
-func TestAServerThatClosesConnectionsIsSaidToDifferInTLS(t *testing.T) {
+func TestClosedConnectionsAreReportedAsTLSMismatch(t *testing.T) {
 	t.Parallel()
 	var config net.ListenConfig
 	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -63,7 +63,7 @@ func TestAServerThatClosesConnectionsIsSaidToDifferInTLS(t *testing.T) {
 // Through the real driver: what it makes of a cause is what people read.
 func TestEachCauseOfSilenceHasItsOwnWords(t *testing.T) {
 	t.Parallel()
-	for says, err := range map[string]error{
+	for want, err := range map[string]error{
 		`there is no host "db.example"`:             &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "db.example", IsNotFound: true}},
 		`nothing listens there: db.example:27017: `: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
 		`its certificate is not accepted`:           x509.UnknownAuthorityError{},
@@ -75,7 +75,7 @@ func TestEachCauseOfSilenceHasItsOwnWords(t *testing.T) {
 		var found checkup.Findings
 		require.False(t, found.Mongo(t.Context(), client, "mongodb", "MONGODB_URI", "change streams"))
 		require.Len(t, found, 1)
-		require.Contains(t, found[0].Message, says)
+		require.Contains(t, found[0].Message, want)
 		require.NotContains(t, found[0].Message, "\n", "several hosts are in one line")
 		require.NotContains(t, found[0].Message+found[0].Remedy, "hunter2")
 		require.Contains(t, found[0].Remedy, "MONGODB_URI")

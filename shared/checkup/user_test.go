@@ -10,13 +10,13 @@ import (
 // The form is that of MongoDB's documentation of connectionStatus.
 func TestTheUserThatIsSignedInIsNamed(t *testing.T) {
 	t.Parallel()
-	for users, says := range map[string]string{
+	for users, want := range map[string]string{
 		`[{"user": "producer-2", "db": "admin"}]`: `signed in as "producer-2" of the database "admin"`,
 		`[]`: "the connection string names no user, and the server asks for none",
 	} {
 		var status connectionStatus
 		answer := `{"authInfo": {"authenticatedUsers": ` + users + `, "authenticatedUserRoles": []}, "ok": 1}`
 		require.NoError(t, bson.UnmarshalExtJSON([]byte(answer), false, &status))
-		require.Equal(t, says, status.user())
+		require.Equal(t, want, status.user())
 	}
 }

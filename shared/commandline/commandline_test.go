@@ -93,7 +93,7 @@ func TestACommandLineIsUnderstood(t *testing.T) {
 		code, out, _ := do(nil, args...)
 		require.Equal(t, commandline.ExitOK, code)
 		require.Regexp(t, `(?s)^usage: door ring twice NAME \[--loud\]\n\nring\.\n\n  --loud +ring again\n  --where DOOR +which DOOR is meant \(default front\)\n\n.*exits with 0`, out)
-		require.NotContains(t, out, "ring once", "of another command nothing is said")
+		require.NotContains(t, out, "ring once", "other commands are not listed")
 	}
 }
 
@@ -208,11 +208,11 @@ func TestFishCompletesCommandsAndFlags(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeUnderstoodIsNotTried(t *testing.T) {
+func TestUnparsedCommandsAreNotRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		args []string
-		says string
+		want string
 	}{
 		{[]string{"knock"}, "door: wrong usage: there is no command \"knock\"; `door help` lists them\n"},
 		{[]string{"rign"}, "door: wrong usage: there is no command \"rign\"; did you mean ring? `door help` lists them\n"},
@@ -228,7 +228,7 @@ func TestWhatCannotBeUnderstoodIsNotTried(t *testing.T) {
 		code, out, errOut := do(nil, c.args...)
 		require.Equal(t, commandline.ExitUsage, code)
 		require.Empty(t, out)
-		require.Equal(t, c.says, errOut)
+		require.Equal(t, c.want, errOut)
 	}
 }
 
@@ -239,7 +239,7 @@ func TestTheExitCodeDistinguishesASettingFromAProblem(t *testing.T) {
 		result error
 		args   []string
 		code   int
-		says   bool
+		prints bool
 	}{
 		{errors.New("away"), []string{"ring", "once"}, commandline.ExitProblem, true},
 		{commandline.ErrFound, []string{"ring", "once"}, commandline.ExitProblem, false},
@@ -250,7 +250,7 @@ func TestTheExitCodeDistinguishesASettingFromAProblem(t *testing.T) {
 	} {
 		code, _, errOut := do(c.result, c.args...)
 		require.Equal(t, c.code, code)
-		if c.says {
+		if c.prints {
 			require.Equal(t, "door: "+c.result.Error()+"\n", errOut)
 		} else {
 			require.Empty(t, errOut)

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/commandline"
 )
 
-func TestAProgramIsNamedByWhatPeopleType(t *testing.T) {
+func TestUsageNamesTheProgramAsItWasCalled(t *testing.T) {
 	t.Parallel()
 	for executable, typed := range map[string]string{
 		"projector":                               "projector",

@@ -373,7 +373,7 @@ func TestTheHistoryHasABound(t *testing.T) {
 	require.Less(t, len(drawn), 8000)
 }
 
-func TestNothingIsKnownYet(t *testing.T) {
+func TestAConsoleWithoutAViewAnswers(t *testing.T) {
 	c := New(Home{Title: "test", View: func(context.Context) View { return View{} }})
 	for _, path := range []string{"/", "/leadership", "/parked", "/streams", "/builds"} {
 		w := get(c, path)

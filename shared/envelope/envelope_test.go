@@ -164,7 +164,7 @@ func TestG6WhatCannotBeReadIsRefusedWithItsReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil  func(*m)
 		reason envelope.Reason
-		says   string
+		want   string
 	}{
 		"no properties":         {func(r *m) { r.ApplicationProperties = nil }, envelope.ReasonMissingProperty, "cloudEvents_source"},
 		"no position":           {without("position"), envelope.ReasonMissingProperty, "position"},
@@ -198,7 +198,7 @@ func TestG6WhatCannotBeReadIsRefusedWithItsReason(t *testing.T) {
 				refusal, ok := errors.AsType[*envelope.Error](err)
 				require.True(t, ok, "%v", err)
 				require.Equal(t, test.reason, refusal.Reason)
-				require.Contains(t, refusal.Description, test.says)
+				require.Contains(t, refusal.Description, test.want)
 			})
 		}
 	}

@@ -78,8 +78,8 @@ func (k Known) Misspelt(environ []string) Problems {
 		if slices.Contains(all, name) || slices.Contains(k.Foreign, name) || slices.ContainsFunc(standard, func(s string) bool { return strings.HasPrefix(name, s) }) {
 			continue
 		}
-		if says := k.misspelling(name, all, ofStreams); says != "" {
-			problems = append(problems, errors.New(name+": "+says+" (if it belongs to another program, name it in IGNORE_VARIABLES)"))
+		if problem := k.misspelling(name, all, ofStreams); problem != "" {
+			problems = append(problems, errors.New(name+": "+problem+" (if it belongs to another program, name it in IGNORE_VARIABLES)"))
 		}
 	}
 	return problems
@@ -95,13 +95,13 @@ func (k Known) misspelling(name string, all, ofStreams []string) string {
 		if !found || serviceLink.MatchString(own) {
 			continue
 		}
-		says := fmt.Sprintf("has the prefix of one stream's settings, but there is no setting %s", own)
+		problem := fmt.Sprintf("has the prefix of one stream's settings, but there is no setting %s", own)
 		for _, setting := range ofStreams {
 			if strings.HasSuffix(setting, "_"+own) {
-				return says + "; did you mean " + prefix + setting + "?"
+				return problem + "; did you mean " + prefix + setting + "?"
 			}
 		}
-		return says
+		return problem
 	}
 	if len(k.Prefixes) == 0 {
 		return ""

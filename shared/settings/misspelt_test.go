@@ -66,7 +66,7 @@ func TestVariablesOfOtherProgramsAreLeftAlone(t *testing.T) {
 func TestSettingsOfStreamsThatNoStreamReadsAreFound(t *testing.T) {
 	known := settings.Known{Prefixes: []string{"ORDERS_", "WEB_CARTS_"}, OfProcess: []string{"LOG_LEVEL"}}
 	require.Empty(t, misspelt(known, "ORDERS_SERVICE_BUS_TOPIC", "WEB_CARTS_PIPELINE", "SERVICE_BUS_TOPIC", "APP_LOG_LEVEL", "ORDERS_LOG_LEVEL"))
-	for name, says := range map[string]string{
+	for name, want := range map[string]string{
 		"ORDER_SERVICE_BUS_TOPIC": "did you mean ORDERS_SERVICE_BUS_TOPIC?",
 		"CARTS_SERVICE_BUS_TOPIC": "did you mean WEB_CARTS_SERVICE_BUS_TOPIC?",
 		"REFUNDS_MONGODB_URI":     "is the setting MONGODB_URI of a stream that STREAMS does not name; what a stream's settings begin with is ORDERS_, WEB_CARTS_",
@@ -77,7 +77,7 @@ func TestSettingsOfStreamsThatNoStreamReadsAreFound(t *testing.T) {
 	} {
 		found := misspelt(known, name)
 		require.Len(t, found, 1, name)
-		require.Contains(t, found[0], says)
+		require.Contains(t, found[0], want)
 		require.NotContains(t, found[0], "hunter2")
 	}
 }

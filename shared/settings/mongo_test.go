@@ -29,13 +29,13 @@ func TestFilesOfTLSThatCannotBeReadAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty.pem")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
-	for query, says := range map[string]string{
+	for query, want := range map[string]string{
 		"tlsCAFile=" + url.PathEscape(dir+"/no ca.pem"): "MONGODB_URI: tlsCAFile names a file that cannot be read: open " + dir + "/no ca.pem: no such file",
 		"tlscertificatekeyfile=" + dir + "/client.pem":  "MONGODB_URI: tlscertificatekeyfile names a file that cannot be read",
 		"tlsCAFile=" + empty:                            "MONGODB_URI: tlsCAFile names the file " + empty + ", which holds no certificate in PEM",
 	} {
 		err := settings.CheckMongoURI("MONGODB_URI", "mongodb://user:hunter2@db.example/?tls=true&"+query)
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "hunter2")
 	}
 }

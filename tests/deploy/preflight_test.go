@@ -32,54 +32,54 @@ func TestPreflightReportsWhatIsWrong(t *testing.T) {
 	)
 	for _, c := range []struct {
 		set, az string
-		says    []string
+		want    []string
 	}{
-		{set: "MONGODB_DATABASE= MONGODB_COLLECTION= SOURCE_MONGODB_URI=", says: []string{
+		{set: "MONGODB_DATABASE= MONGODB_COLLECTION= SOURCE_MONGODB_URI=", want: []string{
 			"MONGODB_DATABASE is not set", "MONGODB_COLLECTION is not set", "SOURCE_MONGODB_URI is not set",
 		}},
-		{set: "MONGO_MODE=cosmos", says: []string{"MONGO_MODE is neither"}},
+		{set: "MONGO_MODE=cosmos", want: []string{"MONGO_MODE is neither"}},
 		// Without an address no alert is delivered. That may be intended, so it is no error.
-		{set: "ALERT_EMAIL=", says: []string{"warning: ALERT_EMAIL is not set"}},
+		{set: "ALERT_EMAIL=", want: []string{"warning: ALERT_EMAIL is not set"}},
 
-		{set: "NETWORK_PREFIX=10.0.0.0", says: []string{"NETWORK_PREFIX must be"}},
-		{set: "NETWORK=private SERVICE_BUS_SKU=Premium SUBNET_ID=/x", says: []string{"ENDPOINT_SUBNET_ID is not set"}},
-		{set: "NETWORK=hidden SERVICE_BUS_SKU=Premium", says: []string{"NETWORK is neither"}},
+		{set: "NETWORK_PREFIX=10.0.0.0", want: []string{"NETWORK_PREFIX must be"}},
+		{set: "NETWORK=private SERVICE_BUS_SKU=Premium SUBNET_ID=/x", want: []string{"ENDPOINT_SUBNET_ID is not set"}},
+		{set: "NETWORK=hidden SERVICE_BUS_SKU=Premium", want: []string{"NETWORK is neither"}},
 		// A network needs a resource provider that Azure does not register for this template.
 		{set: network + "vnet", az: "echo Registered"},
-		{set: network + "vnet", az: "echo NotRegistered", says: []string{"Microsoft.ContainerService is not registered"}},
+		{set: network + "vnet", az: "echo NotRegistered", want: []string{"Microsoft.ContainerService is not registered"}},
 		{set: network + "vnet", az: "echo"},
 		{set: network + "public", az: "echo NotRegistered"},
 
 		{set: replica + "SERVICE_BUS_REPLICA_LAG_SECONDS=0"},
 		{set: replica + "SERVICE_BUS_REPLICA_LAG_SECONDS=300"},
 		{set: replica + "SERVICE_BUS_REPLICA_LAG_SECONDS=86400"},
-		{set: replica + "SERVICE_BUS_REPLICA_LAG_SECONDS=86401", says: []string{badLag}},
-		{set: replica + "SERVICE_BUS_REPLICA_LAG_SECONDS=5m", says: []string{badLag}},
-		{set: replica + "SERVICE_BUS_REPLICA_REGION=westeurope", says: []string{"SERVICE_BUS_REPLICA_REGION is the region itself"}},
+		{set: replica + "SERVICE_BUS_REPLICA_LAG_SECONDS=86401", want: []string{badLag}},
+		{set: replica + "SERVICE_BUS_REPLICA_LAG_SECONDS=5m", want: []string{badLag}},
+		{set: replica + "SERVICE_BUS_REPLICA_REGION=westeurope", want: []string{"SERVICE_BUS_REPLICA_REGION is the region itself"}},
 
 		// A region without zones is refused before anything is created, unless the redundancy is
 		// set.
 		{set: "AZURE_LOCATION=eastus"},
 		{set: "AZURE_LOCATION=westus3"},
-		{set: "AZURE_LOCATION=westus", says: []string{noZones}},
-		{set: "AZURE_LOCATION=ukwest", says: []string{noZones}},
-		{set: "AZURE_LOCATION=east", says: []string{noZones}},
+		{set: "AZURE_LOCATION=westus", want: []string{noZones}},
+		{set: "AZURE_LOCATION=ukwest", want: []string{noZones}},
+		{set: "AZURE_LOCATION=east", want: []string{noZones}},
 		{set: "AZURE_LOCATION=westus STORAGE_REDUNDANCY=Standard_LRS"},
 
 		// With anything but numbers the scaler would refuse the rule, and the app would never
 		// scale.
 		{set: "PROJECTOR_MIN_REPLICAS=0 PROJECTOR_MAX_REPLICAS=1000 PROJECTOR_MESSAGES_PER_REPLICA=1"},
-		{set: "PROJECTOR_MAX_REPLICAS=0 PROJECTOR_MIN_REPLICAS=0", says: []string{"PROJECTOR_MAX_REPLICAS must be"}},
-		{set: "PROJECTOR_MIN_REPLICAS=-1", says: []string{"PROJECTOR_MIN_REPLICAS must be"}},
-		{set: "PROJECTOR_MESSAGES_PER_REPLICA=x", says: []string{"PROJECTOR_MESSAGES_PER_REPLICA must be"}},
+		{set: "PROJECTOR_MAX_REPLICAS=0 PROJECTOR_MIN_REPLICAS=0", want: []string{"PROJECTOR_MAX_REPLICAS must be"}},
+		{set: "PROJECTOR_MIN_REPLICAS=-1", want: []string{"PROJECTOR_MIN_REPLICAS must be"}},
+		{set: "PROJECTOR_MESSAGES_PER_REPLICA=x", want: []string{"PROJECTOR_MESSAGES_PER_REPLICA must be"}},
 
 		// A deleted vault keeps its name, and Azure would refuse a new one with that name after
 		// some minutes. Without an answer nothing is refused.
 		{set: vault, az: "echo"},
 		{set: vault + "true", az: "echo kv-x"},
-		{set: vault, az: "echo kv-x", says: []string{badVault}},
-		{set: vault + "false", az: "echo kv-x", says: []string{badVault}},
-		{set: vault + "true", az: "echo", says: []string{"KEY_VAULT_RECOVER is true"}},
+		{set: vault, az: "echo kv-x", want: []string{badVault}},
+		{set: vault + "false", az: "echo kv-x", want: []string{badVault}},
+		{set: vault + "true", az: "echo", want: []string{"KEY_VAULT_RECOVER is true"}},
 		{set: vault, az: "exit 1"},
 		{set: vault + "true", az: "exit 1"},
 	} {
@@ -87,9 +87,9 @@ func TestPreflightReportsWhatIsWrong(t *testing.T) {
 			dir := t.TempDir()
 			standIn(t, dir, "az", c.az)
 			r := preflight(t, dir, strings.Fields(c.set)...)
-			require.Equal(t, len(c.says), strings.Count(r.errOut, "\n"), r.errOut)
+			require.Equal(t, len(c.want), strings.Count(r.errOut, "\n"), r.errOut)
 			refused := false
-			for _, text := range c.says {
+			for _, text := range c.want {
 				require.Contains(t, r.errOut, "preflight: "+text)
 				refused = refused || !strings.HasPrefix(text, "warning: ")
 			}

@@ -78,7 +78,7 @@ func TestTheBicepScriptFailsOnCompilerFindings(t *testing.T) {
 	for name, c := range map[string]struct {
 		bicep string
 		code  int
-		says  string
+		want  string
 	}{
 		"all is well":            {`build|lint) ;; format) cat "$2" ;; ` + snapshot, 0, "sets of parameters"},
 		"a warning":              {`build) echo 'Warning BCP329: x' >&2 ;; lint) ;; format) cat "$2" ;; ` + snapshot, 1, "BCP329"},
@@ -93,7 +93,7 @@ func TestTheBicepScriptFailsOnCompilerFindings(t *testing.T) {
 			standIn(t, dir, "bicep", "case $1 in "+c.bicep+" esac")
 			r := run(t, dir, nil, "bash", "scripts/bicep.sh", filepath.Join(dir, "kept"))
 			require.Equal(t, c.code, r.code, r.errOut)
-			require.Contains(t, r.out+r.errOut, c.says)
+			require.Contains(t, r.out+r.errOut, c.want)
 			left, err := filepath.Glob(filepath.Join(root, "tests/deploy/snapshots/*.json"))
 			require.NoError(t, err)
 			require.Empty(t, left, "nothing is left in the repository")

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The test builds both images and runs the pipeline with them; each service is stopped and started
 // again while events arrive.
-func TestG1G2G3OfTheImages(t *testing.T) {
+func TestG1G2G3TheImagesRunThePipeline(t *testing.T) {
 	root := checkout(t)
 	producerImage, projectorImage := build(t, root, "producer"), build(t, root, "projector")
 	for _, image := range []string{producerImage, projectorImage} {

@@ -184,7 +184,7 @@ func (w *world) asInsert(e projection.Event) (projection.Event, error) {
 	}
 	body, err := bson.Marshal(bson.D{{Key: "operationType", Value: envelope.Insert}, {Key: "fullDocument", Value: document}})
 	if err != nil {
-		return e, fmt.Errorf("tell a change as an insert: %w", err)
+		return e, fmt.Errorf("describe a change as an insert: %w", err)
 	}
 	e.Operation, e.Body = envelope.Insert, body
 	return e, nil

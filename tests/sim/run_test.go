@@ -108,7 +108,7 @@ func (w *world) rests(hidden func() int64) bool {
 // unrest records that a run did not come to rest, and its state.
 func (w *world) unrest(format string, args ...any) {
 	committed, visible := w.record.Seen()
-	unrest := fmt.Sprintf("%d of %d events are visible, %s, %d are not published again; the broker says %+v",
+	unrest := fmt.Sprintf("%d of %d events are visible, %s, %d are not published again; the broker counts %+v",
 		visible, committed, fmt.Sprintf(format, args...), w.record.NotAgain(), w.bus.Stats(subPath))
 	w.record.Note(func(run *checker.Run) { run.Unrest = unrest })
 }

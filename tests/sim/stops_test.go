@@ -22,7 +22,7 @@ import (
 
 // stop is such an error, and what the operator does.
 type stop struct {
-	says   string // by what the error is known
+	want   string // by what the error is known
 	decide func(w *world, stream, why string) (done bool)
 }
 
@@ -53,7 +53,7 @@ func (w *world) expected(err error) bool {
 		return true
 	}
 	for _, s := range w.decisions {
-		if err != nil && strings.Contains(err.Error(), s.says) {
+		if err != nil && strings.Contains(err.Error(), s.want) {
 			return true
 		}
 	}
@@ -107,7 +107,7 @@ func (w *world) decide(stream string) {
 		return
 	}
 	for _, s := range w.decisions {
-		if at := failure.At; strings.Contains(failure.Error, s.says) && at.After(w.decided[stream]) && s.decide(w, stream, failure.Error) {
+		if at := failure.At; strings.Contains(failure.Error, s.want) && at.After(w.decided[stream]) && s.decide(w, stream, failure.Error) {
 			w.decided[stream] = time.Now()
 			for _, s := range w.producers {
 				s.end() // a process of several streams waits for minutes until it tries one again

@@ -235,7 +235,7 @@ func (w *world) giveUp(p parking) {
 	require.NoError(w, err)
 	applied := checker.Holds(held, p.aggregate, w.record.Type(p.aggregate, version)) > 0
 	w.record.Note(func(run *checker.Run) { run.UsedUp.Judge(p.aggregate, version, applied) })
-	w.trace.add("a person looks at version %d of %s, applied: %v", version, p.aggregate, applied)
+	w.trace.add("an operator examines version %d of %s, applied: %v", version, p.aggregate, applied)
 	w.operate(nil, "parked", "drop", p.aggregate, "--yes")
 }
 

@@ -292,7 +292,7 @@ func (w *world) settleVersions() {
 	})
 	if !rests {
 		w.record.Note(func(run *checker.Run) {
-			run.Unrest = fmt.Sprintf("the second version has not every event; the broker says %+v", w.bus.Stats(w.secondPath()))
+			run.Unrest = fmt.Sprintf("the second version lacks events; the broker counts %+v", w.bus.Stats(w.secondPath()))
 		})
 	}
 	var err error

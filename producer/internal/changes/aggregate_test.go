@@ -78,7 +78,7 @@ func TestG6AChangeWithoutItsImageIsRefused(t *testing.T) {
 		name    string
 		mapping Mapping
 		event   bson.D
-		says    string
+		want    string
 	}{
 		{"a delete's is missing", mapping(), eventOf("delete"), "expired since"},
 		{"an update's is missing, though the document was looked up", mapping(), eventOf("update", before(nil), after(doc("o-1", 2))), "expired since"},
@@ -90,7 +90,7 @@ func TestG6AChangeWithoutItsImageIsRefused(t *testing.T) {
 			event := append(bson.D{{Key: "_id", Value: bson.D{{Key: "_data", Value: token}}}}, test.event...)
 			_, err := test.mapping.change(raw(t, event), token, "n1")
 			require.ErrorIs(t, err, ErrUnknownAggregate)
-			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 }
@@ -143,7 +143,7 @@ func TestImagesAreNeededOnlyIfTheyDecide(t *testing.T) {
 
 	require.True(t, m.imagesCoverAll())
 	m.Images = Images{After: true}
-	require.False(t, m.imagesCoverAll(), "there is none after a delete")
+	require.False(t, m.imagesCoverAll(), "a delete has no image after it")
 	m.Operations = []envelope.Operation{envelope.Insert, envelope.Update}
 	require.True(t, m.imagesCoverAll())
 }

@@ -30,7 +30,7 @@ func TestBatchSizerRequestsAboutAMegabyte(t *testing.T) {
 }
 
 // Events that do not fit into a response are requested one by one, for no longer than one response.
-func TestOneByOneEnds(t *testing.T) {
+func TestRequestingOneByOneEnds(t *testing.T) {
 	a := newBatchSizer()
 	require.True(t, a.oneByOne())
 	require.False(t, a.oneByOne(), "it is at it")

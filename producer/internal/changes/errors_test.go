@@ -59,7 +59,7 @@ func TestG6TheErrorTable(t *testing.T) {
 		})
 	}
 	require.Equal(t, reopen, classify(errors.New("the network"), reopening))
-	require.Equal(t, historyLost, classify(fmt.Errorf("wrapped: %w", errHistoryGone), open), "whatever the server says")
+	require.Equal(t, historyLost, classify(fmt.Errorf("wrapped: %w", errHistoryGone), open), "whatever the server answers")
 	labelled := mongo.CommandError{Code: 9, Labels: []string{"ResumableChangeStreamError"}}
 	require.Equal(t, reopen, classify(labelled, resumed), "the server's own word")
 }

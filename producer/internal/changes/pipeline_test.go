@@ -35,7 +35,7 @@ func TestPipelinesThatKeepRequiredFieldsAreAccepted(t *testing.T) {
 
 // G6: a pipeline that removes data that a message needs, or that might, never starts.
 func TestG6PipelinesThatLoseRequiredFieldsAreRefused(t *testing.T) {
-	for _, c := range []struct{ text, says string }{
+	for _, c := range []struct{ text, want string }{
 		{`{"$match": {}}`, "not an Extended JSON array"},
 		{`[{"$match": {}`, "not an Extended JSON array"},
 		{`[{"$match": {}}, {}]`, "stage 2 must have exactly one field"},
@@ -64,7 +64,7 @@ func TestG6PipelinesThatLoseRequiredFieldsAreRefused(t *testing.T) {
 		{`[{"$unset": "_id"}, {"$set": {"documentKey": 1}}]`, "stage 1 ($unset) must not drop _id: _id is needed as it is; stage 2 ($set)"},
 	} {
 		_, err := ParsePipeline(c.text)
-		require.ErrorContains(t, err, c.says, c.text)
+		require.ErrorContains(t, err, c.want, c.text)
 	}
 }
 

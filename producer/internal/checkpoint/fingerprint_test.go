@@ -13,7 +13,7 @@ func TestDiffListsOnlyWhatMovesOrRenumbersChanges(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*MappingFingerprint)
-		says   string
+		want   string
 		drain  bool
 	}{
 		"nothing":                        {func(*MappingFingerprint) {}, "", false},
@@ -38,12 +38,12 @@ func TestDiffListsOnlyWhatMovesOrRenumbersChanges(t *testing.T) {
 			test.change(&to)
 			changed, drain := was.Diff(to)
 			require.Equal(t, test.drain, drain)
-			if test.says == "" {
+			if test.want == "" {
 				require.Empty(t, changed)
 				return
 			}
 			require.Len(t, changed, 1)
-			require.Contains(t, changed[0], test.says)
+			require.Contains(t, changed[0], test.want)
 		})
 	}
 }

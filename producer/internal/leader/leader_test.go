@@ -139,11 +139,11 @@ func TestTheWorkIsJoinedBeforeTheLeaseIsReleased(t *testing.T) {
 		<-begun
 		a.leave(t)
 		require.Equal(t, []string{"acquire", "release"}, m.log)
-		require.Equal(t, "82FF", m.record.Progress.Position, "the last checkpoint says what was drained")
+		require.Equal(t, "82FF", m.record.Progress.Position, "the last checkpoint has what was drained")
 	})
 }
 
-func TestAWorkThatDoesNotStopIsEndedInTime(t *testing.T) {
+func TestALeaderWhoseWorkDoesNotStopIsEndedInTime(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		m := &memory{}
 		begun := make(chan struct{})
@@ -183,7 +183,7 @@ func TestG4ALeaderWhoseLeaseWasTakenStopsAtItsNextWrite(t *testing.T) {
 		first := <-h.begun
 		time.Sleep(500 * time.Millisecond)
 		m.mu.Lock()
-		m.holder = "somebody else"
+		m.holder = "another client"
 		m.until = time.Now().Add(time.Hour)
 		m.mu.Unlock()
 		taken := time.Now()

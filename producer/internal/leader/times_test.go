@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatAFenceBears(t *testing.T) {
+func TestAFenceToleratesSlowStorage(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct{ heartbeat, fence, bears time.Duration }{
 		{1000 * ms, 2500 * ms, 593750 * time.Microsecond}, // the defaults

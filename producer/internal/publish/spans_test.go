@@ -19,5 +19,5 @@ func TestUntracedEventsCostNothing(t *testing.T) {
 		off.acknowledged(items)
 		off.abandon(nil)
 	}))
-	require.NotEmpty(t, c.TraceParent, "what the event says of its trace goes on with it")
+	require.NotEmpty(t, c.TraceParent, "the message carries the trace of the event")
 }

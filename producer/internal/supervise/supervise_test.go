@@ -87,12 +87,12 @@ func TestAChildWithoutLeasesEndsNormally(t *testing.T) {
 	require.EqualError(t, err, "the producer's process ended: exit status 3")
 }
 
-func TestAStopIsHandedOnAndWaitedFor(t *testing.T) {
+func TestAStopIsPassedOnAndAwaited(t *testing.T) {
 	output := os.Stdout
 	t.Cleanup(func() { os.Stdout = output })
-	said, says, err := os.Pipe()
+	said, want, err := os.Pipe()
 	require.NoError(t, err)
-	os.Stdout = says
+	os.Stdout = want
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
 		_, _ = bufio.NewReader(said).ReadString('\n') // it is ready

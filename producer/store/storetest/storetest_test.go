@@ -31,18 +31,18 @@ var mistakes = map[string]struct {
 	test string
 	open func() store.Store
 }{
-	"puts without the tag":           {"objects are created", func() store.Store { return &wrong{put: anyTag} }},
-	"keeps the tag at a write":       {"objects are created", func() store.Store { return &wrong{tag: func(old store.Tag) store.Tag { return old }} }},
-	"counts tags":                    {"a tag never returns", func() store.Store { return &wrong{tag: func(old store.Tag) store.Tag { return old + "i" }} }},
-	"reads what was written before":  {"data is any bytes", func() store.Store { return &stale{} }},
-	"creates over an object":         {"objects are created", func() store.Store { return &wrong{overwrites: true} }},
-	"reads the tag and then writes":  {"one of several writers", func() store.Store { return &wrong{put: laterTag} }},
-	"finds nothing to delete":        {"objects are created", func() store.Store { return &wrong{deletes: true} }},
-	"takes data for text":            {"data is any bytes", func() store.Store { return &wrong{text: true} }},
-	"takes a prefix for a pattern":   {"a list has a prefix", func() store.Store { return &wrong{pattern: true} }},
-	"lists in no order":              {"a list has a prefix", func() store.Store { return &wrong{reversed: true} }},
-	"continues after its context":    {"a request ends", func() store.Store { return &wrong{patient: true} }},
-	"does not tell absent and other": {"objects are created", func() store.Store { return &wrong{vague: true} }},
+	"puts without the tag":                  {"objects are created", func() store.Store { return &wrong{put: anyTag} }},
+	"keeps the tag at a write":              {"objects are created", func() store.Store { return &wrong{tag: func(old store.Tag) store.Tag { return old }} }},
+	"counts tags":                           {"a tag never returns", func() store.Store { return &wrong{tag: func(old store.Tag) store.Tag { return old + "i" }} }},
+	"reads what was written before":         {"data is any bytes", func() store.Store { return &stale{} }},
+	"creates over an object":                {"objects are created", func() store.Store { return &wrong{overwrites: true} }},
+	"reads the tag and then writes":         {"one of several writers", func() store.Store { return &wrong{put: laterTag} }},
+	"finds nothing to delete":               {"objects are created", func() store.Store { return &wrong{deletes: true} }},
+	"takes data for text":                   {"data is any bytes", func() store.Store { return &wrong{text: true} }},
+	"takes a prefix for a pattern":          {"a list has a prefix", func() store.Store { return &wrong{pattern: true} }},
+	"lists in no order":                     {"a list has a prefix", func() store.Store { return &wrong{reversed: true} }},
+	"continues after its context":           {"a request ends", func() store.Store { return &wrong{patient: true} }},
+	"does not distinguish absent and other": {"objects are created", func() store.Store { return &wrong{vague: true} }},
 }
 
 // Each mistake is tested in a process of its own, whose tests fail.

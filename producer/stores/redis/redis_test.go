@@ -155,7 +155,7 @@ func TestAPasswordIsSentAndNeverQuoted(t *testing.T) {
 	require.NoError(t, limited.Delete(t.Context(), "one"))
 }
 
-func TestURLsThatAreNone(t *testing.T) {
+func TestInvalidURLsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "localhost:6379", "redis://", "http://host", "redis://host/zero", "redis://host?db=1", "redis://u:secret@%zz"} {
 		_, err := Open(url)

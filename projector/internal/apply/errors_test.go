@@ -36,7 +36,7 @@ func TestClassify(t *testing.T) {
 		want Class
 	}{
 		{"nothing", nil, None},
-		{"the projection says so", projection.Permanent(errors.New("x")), Permanent},
+		{"the projection returns it as permanent", projection.Permanent(errors.New("x")), Permanent},
 		{"the projection does not say so", errors.New("x"), Transient},
 		{"our timeout", context.DeadlineExceeded, Transient},
 		{"the network", mongo.CommandError{Labels: []string{"NetworkError"}, Wrapped: io.EOF}, Transient},
@@ -71,8 +71,8 @@ func TestClassify(t *testing.T) {
 		{"the gravest of several", bulk(write(11000, key("_id")), write(121, nil), write(112, nil)), Permanent},
 		{"validation", mongo.WriteException{WriteErrors: mongo.WriteErrors{write(121, nil)}}, Permanent},
 		{"path not viable", bulk(write(28, nil)), Permanent},
-		{"too large, says the server", command(10334), Permanent},
-		{"too large, says the driver", fmt.Errorf("x: %w", driver.ErrDocumentTooLarge), Permanent},
+		{"too large for the server", command(10334), Permanent},
+		{"too large for the driver", fmt.Errorf("x: %w", driver.ErrDocumentTooLarge), Permanent},
 		{"cannot be written as BSON", mongo.MarshalError{Value: 1, Err: errors.New("x")}, Permanent},
 		{"a broken promise", broken("x"), Permanent},
 	} {

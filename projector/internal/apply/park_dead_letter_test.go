@@ -56,7 +56,7 @@ func TestG1G6TheStateOfADeadLetter(t *testing.T) {
 		{"versions that leave numbers out", stands, "824", 4, broker, true, Overtaken},
 		{"no version", stands, "824", 0, broker, false, Overtaken},
 		{"too old", stands, "824", 0, "TTLExpiredException", false, Overtaken},
-		{"somebody else's reason", stands, "824", 0, "", false, Overtaken},
+		{"another program's reason", stands, "824", 0, "", false, Overtaken},
 		{"parked by us, and behind the guard", stands, "824", 0, ReasonRefused, false, Done},
 		{"parked by us, and above the guard", stands, "826", 0, ReasonRefused, false, Waiting},
 	} {

@@ -245,7 +245,7 @@ func tooLong(took time.Duration, err error) error {
 		return fmt.Errorf("the source refused %d times to read documents as of a cluster time. Check the version, the storage engine and the replication "+
 			"of its members, and run the command again: %w", attempts, err)
 	}
-	return fmt.Errorf("its documents were read %d times, and each time the source forgot the moment before their end (the last time after %v). "+
+	return fmt.Errorf("its documents were read %d times, and each time the source had dropped that moment before the read ended (the last time after %v). "+
 		"Raise minSnapshotHistoryWindowInSeconds of the source, 300 by default: %w", attempts, took.Round(time.Millisecond), err)
 }
 

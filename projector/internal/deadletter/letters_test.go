@@ -21,12 +21,12 @@ func TestOrder(t *testing.T) {
 	}{
 		{"by position", "a b c", []Letter{{MessageID: "b", Position: "2"}, {MessageID: "c", Position: "3"}, {MessageID: "a", Position: "1"}}},
 		{
-			"what does not tell its position stays behind what came before", "p x q r y",
+			"a letter without a position stays behind what came before", "p x q r y",
 			[]Letter{
 				{MessageID: "p", Position: "1"}, {MessageID: "x"}, {MessageID: "r", Position: "5"}, {MessageID: "y"}, {MessageID: "q", Position: "3"},
 			},
 		},
-		{"the first one does not tell", "x a", []Letter{{MessageID: "x"}, {MessageID: "a", Position: "1"}}},
+		{"the first one has no position", "x a", []Letter{{MessageID: "x"}, {MessageID: "a", Position: "1"}}},
 		{"the same one twice", "a a b", []Letter{{MessageID: "a", Position: "1"}, {MessageID: "b", Position: "2"}, {MessageID: "a", Position: "1"}}},
 		{"two streams' as they came", "a X b c Y", []Letter{of("s", "a", "5"), of("t", "X", "1"), of("s", "b", "6"), of("s", "c", "7"), of("t", "Y", "2")}},
 		{
@@ -37,7 +37,7 @@ func TestOrder(t *testing.T) {
 			"repeats of one stream move no letter of the other", "X X Y a Y",
 			[]Letter{of("t", "X", "1"), of("t", "Y", "2"), of("s", "a", "5"), of("t", "X", "1"), of("t", "Y", "2")},
 		},
-		{"what tells nothing stays behind its neighbour", "a X x b", []Letter{of("s", "a", "5"), of("t", "X", "9"), {MessageID: "x"}, of("s", "b", "6")}},
+		{"a letter without a stream stays behind its neighbour", "a X x b", []Letter{of("s", "a", "5"), of("t", "X", "9"), {MessageID: "x"}, of("s", "b", "6")}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for i := range test.letters {

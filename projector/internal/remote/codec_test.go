@@ -287,7 +287,7 @@ func TestWrongAnswersAreRefused(t *testing.T) {
 	}
 }
 
-func TestReasonsAreCut(t *testing.T) {
+func TestLongReasonsAreTruncated(t *testing.T) {
 	text := `{"declaration":"h","results":[{"id":"0","permanent":"` + strings.Repeat("é", 5000) + `"}]}`
 	outcomes, err := readAnswer([]byte(text), 1, "h")
 	require.NoError(t, err)
@@ -492,7 +492,7 @@ func TestWrongDeclarationsAreRefused(t *testing.T) {
 }
 
 // What decides where guards are and how documents are found cannot change; the rest can.
-func TestAdoption(t *testing.T) {
+func TestOnlyHarmlessDeclarationChangesAreAdopted(t *testing.T) {
 	read := func(text string) *Declaration {
 		d, err := ReadDeclaration([]byte(text))
 		require.NoError(t, err)

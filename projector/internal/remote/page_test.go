@@ -9,7 +9,7 @@ import (
 )
 
 // The examples of the documentation are as the protocol has them.
-func TestThePageIsTheProtocols(t *testing.T) {
+func TestTheExamplesOfThePageFollowTheProtocol(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/projection-program.md")
 	require.NoError(t, err)
 	var examples []string

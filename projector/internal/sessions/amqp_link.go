@@ -34,7 +34,7 @@ func (d *amqpAcceptor) accept(ctx context.Context) (link, func(context.Context),
 	if err != nil {
 		return nil, nil, err
 	}
-	session, err := acceptNext(ctx, conn.way, d.entity)
+	session, err := acceptNext(ctx, conn.conn, d.entity)
 	if err != nil {
 		conn.release(ctx, !answered(err) && !errors.Is(err, errNoSession) && !errors.Is(err, context.Canceled))
 		return nil, nil, err

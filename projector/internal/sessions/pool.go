@@ -150,12 +150,12 @@ func (p *Pool) Close(ctx context.Context) {
 // Err returns why sessions cannot be accepted at the moment, or nil.
 func (p *Pool) Err() error { return p.outage.Err() }
 
-func (p *Pool) worker(ctx, work context.Context, way acceptor, handle Handler) {
+func (p *Pool) worker(ctx, work context.Context, via acceptor, handle Handler) {
 	var backoff retry.Backoff
 	seeker := p.seek()
 	for p.throttle.wait(ctx) == nil && ctx.Err() == nil {
 		asked := time.Now()
-		session, err := p.accept(ctx, way, seeker)
+		session, err := p.accept(ctx, via, seeker)
 		busy := p.throttle.record(asked, err)
 		switch {
 		case err == nil:
@@ -184,11 +184,11 @@ func (p *Pool) seek() *list.Element {
 	return p.demand.seek(time.Now())
 }
 
-func (p *Pool) accept(ctx context.Context, way acceptor, seeker *list.Element) (*Session, error) {
+func (p *Pool) accept(ctx context.Context, via acceptor, seeker *list.Element) (*Session, error) {
 	accepting, cancel := context.WithTimeout(ctx, p.opts.AcceptTimeout)
 	defer cancel()
 	asked := time.Now()
-	l, release, err := way.accept(accepting)
+	l, release, err := via.accept(accepting)
 	if err != nil {
 		return nil, err
 	}

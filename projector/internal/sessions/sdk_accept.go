@@ -52,7 +52,7 @@ func (s *sdkAcceptor) accept(ctx context.Context) (link, func(context.Context), 
 	if err != nil {
 		return nil, nil, err
 	}
-	receiver, err := s.entity.AcceptNext(ctx, client.way)
+	receiver, err := s.entity.AcceptNext(ctx, client.conn)
 	if err != nil {
 		client.release(ctx, lost(err))
 		if timedOut(err) {

@@ -13,7 +13,7 @@ import (
 type sharedConn[T any] struct {
 	open   func(ctx context.Context) (T, error)
 	alive  func(T) bool
-	shut   func(ctx context.Context, way T)
+	shut   func(ctx context.Context, conn T)
 	within time.Duration // bounds the closing of one
 
 	opening chan struct{} // holds a token while one is being opened; a context ends the wait for it, unlike a mutex's
@@ -25,7 +25,7 @@ type sharedConn[T any] struct {
 
 // use is an open connection and the number of its users.
 type use[T any] struct {
-	way   T
+	conn  T
 	of    *sharedConn[T]
 	users int // guarded by of.mu
 }
@@ -45,13 +45,13 @@ func (s *sharedConn[T]) acquire(ctx context.Context) (*use[T], error) {
 	if u := s.join(ctx); u != nil {
 		return u, nil
 	}
-	way, err := s.open(ctx)
+	conn, err := s.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = &use[T]{way: way, of: s, users: 1}
+	s.current = &use[T]{conn: conn, of: s, users: 1}
 	return s.current, nil
 }
 
@@ -63,10 +63,10 @@ func (s *sharedConn[T]) join(ctx context.Context) *use[T] {
 	if u == nil {
 		return nil
 	}
-	if !s.alive(u.way) {
+	if !s.alive(u.conn) {
 		s.current = nil
 		if u.users == 0 {
-			s.closing.Go(func() { s.end(ctx, u.way) })
+			s.closing.Go(func() { s.end(ctx, u.conn) })
 		}
 		return nil
 	}
@@ -84,14 +84,14 @@ func (u *use[T]) release(ctx context.Context, broken bool) {
 		s.current = nil
 	}
 	if u.users == 0 && s.current != u {
-		s.closing.Go(func() { s.end(ctx, u.way) }) // a dead peer does not answer, and no worker should wait for it
+		s.closing.Go(func() { s.end(ctx, u.conn) }) // a dead peer does not answer, and no worker should wait for it
 	}
 }
 
-func (s *sharedConn[T]) end(ctx context.Context, way T) {
+func (s *sharedConn[T]) end(ctx context.Context, conn T) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.within)
 	defer cancel()
-	s.shut(ctx, way)
+	s.shut(ctx, conn)
 }
 
 // close closes the connection, which must no longer be in use, and waits for those that were
@@ -102,7 +102,7 @@ func (s *sharedConn[T]) close(ctx context.Context) {
 	s.current = nil
 	s.mu.Unlock()
 	if last != nil {
-		s.end(ctx, last.way)
+		s.end(ctx, last.conn)
 	}
 	s.closing.Wait()
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/sluice-cdc/sluice/shared/servicebus"
 )
 
-// way is something that is opened and closed.
-type way struct{ dead, shut bool }
+// fakeConn is something that is opened and closed.
+type fakeConn struct{ dead, shut bool }
 
-func transport() *sharedConn[*way] {
-	return &sharedConn[*way]{
-		open:    func(context.Context) (*way, error) { return &way{}, nil },
-		alive:   func(w *way) bool { return !w.dead },
-		shut:    func(_ context.Context, w *way) { w.shut = true },
+func newShared() *sharedConn[*fakeConn] {
+	return &sharedConn[*fakeConn]{
+		open:    func(context.Context) (*fakeConn, error) { return &fakeConn{}, nil },
+		alive:   func(c *fakeConn) bool { return !c.dead },
+		shut:    func(_ context.Context, c *fakeConn) { c.shut = true },
 		within:  time.Second,
 		opening: make(chan struct{}, 1),
 	}
 }
 
-func take(t *testing.T, s *sharedConn[*way]) *use[*way] {
+func take(t *testing.T, s *sharedConn[*fakeConn]) *use[*fakeConn] {
 	t.Helper()
 	u, err := s.acquire(t.Context())
 	require.NoError(t, err)
@@ -39,57 +39,57 @@ func take(t *testing.T, s *sharedConn[*way]) *use[*way] {
 // A connection on which something broke gets no new users, and is closed when its last user is
 // done.
 func TestABrokenConnectionIsReplacedAndClosedLater(t *testing.T) {
-	s := transport()
+	s := newShared()
 	first, second := take(t, s), take(t, s)
-	require.Same(t, first.way, second.way)
+	require.Same(t, first.conn, second.conn)
 
 	first.release(t.Context(), true)
 	third := take(t, s)
-	require.NotSame(t, second.way, third.way)
+	require.NotSame(t, second.conn, third.conn)
 	s.closing.Wait()
-	require.False(t, second.way.shut, "closed under the hands of its user")
+	require.False(t, second.conn.shut, "closed while it is used")
 
 	second.release(t.Context(), true)
 	s.closing.Wait()
-	require.True(t, second.way.shut)
+	require.True(t, second.conn.shut)
 	fourth := take(t, s)
-	require.Same(t, third.way, fourth.way, "an old way's end is not the new one's")
+	require.Same(t, third.conn, fourth.conn, "the end of an old connection is not that of the new one")
 
 	third.release(t.Context(), false)
 	fourth.release(t.Context(), false)
 	s.closing.Wait()
-	require.False(t, third.way.shut, "kept for the next one")
+	require.False(t, third.conn.shut, "kept for the next one")
 	s.close(t.Context())
-	require.True(t, third.way.shut)
+	require.True(t, third.conn.shut)
 }
 
 func TestAnUnusedConnectionThatBrokeIsReplaced(t *testing.T) {
-	s := transport()
+	s := newShared()
 	first := take(t, s)
 	first.release(t.Context(), false)
-	first.way.dead = true
+	first.conn.dead = true
 	second := take(t, s)
-	require.NotSame(t, first.way, second.way)
+	require.NotSame(t, first.conn, second.conn)
 	s.closing.Wait()
-	require.True(t, first.way.shut)
+	require.True(t, first.conn.shut)
 	second.release(t.Context(), false)
 	s.close(t.Context())
 }
 
-func TestAWayThatCannotBeOpenedIsAnError(t *testing.T) {
-	s, broken := transport(), errors.New("no such namespace")
-	s.open = func(context.Context) (*way, error) { return nil, broken }
+func TestALinkThatCannotBeOpenedIsAnError(t *testing.T) {
+	s, broken := newShared(), errors.New("no such namespace")
+	s.open = func(context.Context) (*fakeConn, error) { return nil, broken }
 	_, err := s.acquire(t.Context())
 	require.ErrorIs(t, err, broken)
 }
 
 // A caller that waits while another one opens a connection waits no longer than its context.
 func TestTheWaitForAConnectionEndsWithItsContext(t *testing.T) {
-	s, opening, goOn := transport(), make(chan struct{}), make(chan struct{})
-	s.open = func(context.Context) (*way, error) {
+	s, opening, goOn := newShared(), make(chan struct{}), make(chan struct{})
+	s.open = func(context.Context) (*fakeConn, error) {
 		close(opening)
 		<-goOn
-		return &way{}, nil
+		return &fakeConn{}, nil
 	}
 	var first sync.WaitGroup
 	first.Go(func() { _, _ = s.acquire(t.Context()) })
@@ -123,7 +123,7 @@ func (s *scripted) accept(context.Context) (link, func(context.Context), error) 
 
 func (*scripted) close(context.Context) {}
 
-func TestTheSDKTakesOverOnlyWhereTheServiceNeverUnderstood(t *testing.T) {
+func TestTheSDKReplacesOnlyLinksThatTheServiceNeverUnderstood(t *testing.T) {
 	refusal := &amqp.Error{Condition: amqp.ErrCondNotImplemented}
 	none := &amqp.Error{Condition: servicebus.CondTimeout}
 	unanswered := fmt.Errorf("%w: %w: %w", errNoSession, errUnanswered, context.DeadlineExceeded)
@@ -140,7 +140,7 @@ func TestTheSDKTakesOverOnlyWhereTheServiceNeverUnderstood(t *testing.T) {
 		"never answered":                              {[]error{unanswered, unanswered, unanswered}, through},
 		"answered with what ends it":                  {[]error{unreadable, unreadable, unreadable}, through},
 		"connection closed for reasons of the broker": {[]error{forced, forced, forced}, errNoSession},
-		"busy at first, which says nothing":           {[]error{&amqp.Error{Condition: servicebus.CondServerBusy}, refusal, refusal, refusal}, through},
+		"busy at first, which proves nothing":         {[]error{&amqp.Error{Condition: servicebus.CondServerBusy}, refusal, refusal, refusal}, through},
 		"refused without an error":                    {[]error{errNoSession, errNoSession, errNoSession, refusal, refusal}, errNoSession},
 		"not let in, not there, nor near": {[]error{
 			&amqp.Error{Condition: amqp.ErrCondUnauthorizedAccess}, &amqp.Error{Condition: amqp.ErrCondNotFound},

@@ -14,7 +14,7 @@ func TestAReportExplainsItsNumbers(t *testing.T) {
 	for _, c := range []struct {
 		report Report
 		ok     bool
-		says   string
+		want   string
 	}{
 		{Report{Events: 1, Documents: 1}, true, "1 event, 1 document: all right"},
 		{Report{Events: 9, Documents: 2, Differing: 1}, false, "9 events, 2 documents: 1 differs"},
@@ -30,7 +30,7 @@ func TestAReportExplainsItsNumbers(t *testing.T) {
 		var out strings.Builder
 		c.report.Print(&out, 1)
 		require.Equal(t, c.ok, c.report.OK(), "%+v", c.report)
-		require.Contains(t, out.String(), c.says)
+		require.Contains(t, out.String(), c.want)
 	}
 }
 

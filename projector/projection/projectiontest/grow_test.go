@@ -104,8 +104,8 @@ func TestDocumentsThatGrowWithoutBoundAreFound(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			for _, says := range c.grows {
-				require.ErrorContains(t, err, says)
+			for _, want := range c.grows {
+				require.ErrorContains(t, err, want)
 			}
 			require.NoError(t, projectiontest.Problems(c.projection, history(), nil, projectiontest.MayGrow("c")))
 			require.Error(t, projectiontest.Problems(c.projection, history(), nil, projectiontest.MayGrow("d")))

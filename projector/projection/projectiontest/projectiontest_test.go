@@ -83,14 +83,14 @@ func TestBadProjectionsAreFound(t *testing.T) {
 	seen := map[string]bool{}
 	for name, bad := range map[string]struct {
 		projection projection.Projection
-		says       []string
+		want       []string
 	}{
 		"a clock": {
 			code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("c", e.Aggregate, projection.Set("at", time.Now()))}, nil
 			}), []string{"event 1 of 4 (insert OrderPlaced of aggregate o1), and 3 more: the same event gave other writes the second time", "first: update c \"o1\": $set at"},
 		},
-		"another key than it says": {
+		"another key than it declares": {
 			misread{code(func(e projection.Event) ([]projection.Write, error) {
 				return []projection.Write{projection.Update("c", e.Aggregate, projection.Inc("n", 1))}, nil
 			})}, []string{
@@ -187,8 +187,8 @@ func TestBadProjectionsAreFound(t *testing.T) {
 				seen = map[string]bool{}
 			}
 			err := projectiontest.Problems(bad.projection, events, nil)
-			for _, says := range bad.says {
-				require.ErrorContains(t, err, says)
+			for _, want := range bad.want {
+				require.ErrorContains(t, err, want)
 			}
 		})
 	}
@@ -228,7 +228,7 @@ func TestDifferencesAreReported(t *testing.T) {
 
 // A wrong cause is worse than none: a clock on a document that many aggregates feed makes it depend
 // on their order, too, and the order is not what to fix.
-func TestAClockIsNotTakenForAnOrder(t *testing.T) {
+func TestAClockIsNotReportedAsAnOrder(t *testing.T) {
 	events := []projection.Event{placed("o1", "ann"), placed("o2", "ann"), later("o1", "ann", "OrderPaid", 2, 1)}
 	err := projectiontest.Problems(code(func(e projection.Event) ([]projection.Write, error) {
 		return []projection.Write{projection.Update("c", customerOf(e), projection.Set("at", time.Now()))}, nil

@@ -286,7 +286,7 @@ func theirsIsUnfit(t *testing.T, c command) {
 	for _, name := range []string{"orders", "customers"} {
 		require.NoError(t, th.client.Database("app").CreateCollection(t.Context(), name))
 	}
-	for name, test := range map[string]struct{ uri, database, collection, says string }{
+	for name, test := range map[string]struct{ uri, database, collection, want string }{
 		"no URI":         {"postgres://user:secret@db", "app", "orders", "MONGODB_URI: is not a MongoDB connection string"},
 		"no server":      {"mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=300", "app", "orders", "no MongoDB answers at 127.0.0.1:1"},
 		"another set":    {strings.Replace(th.uri, "rs0", "rs9&serverSelectionTimeoutMS=300", 1), "app", "orders", `answers as a member of the replica set "rs0"`},
@@ -302,7 +302,7 @@ func theirsIsUnfit(t *testing.T, c command) {
 			t.Parallel()
 			r := c.with("MONGODB_URI="+test.uri, "MONGODB_DATABASE="+test.database, "MONGODB_COLLECTION="+test.collection).run(t, "--follow")
 			require.Equal(t, 2, r.code, r.out)
-			require.Contains(t, r.out, test.says)
+			require.Contains(t, r.out, test.want)
 			require.NotContains(t, r.out, "secret")
 		})
 	}

@@ -62,7 +62,7 @@ func TestLocal(t *testing.T) {
 		"follows a collection that is replaced, if that is accepted":       followsWhereReplacementsAreAccepted,
 		"follows at a terminal of any width":                               fitsEveryTerminal,
 		"follows at a terminal without a cursor, until it is closed":       followsAtAnyTerminal,
-		"writes into a collection of one's own when told":                  writesWhenTold,
+		"writes into a collection of one's own on request":                 writesWhenTold,
 		"reports what is wrong with a user's MongoDB":                      theirsIsUnfit,
 		"ends when asked, whatever harm is still planned":                  stopsBeforeHarm,
 		"serves the stack only, for a run with external servers":           stackOnly,
@@ -289,7 +289,7 @@ func unreadable(t *testing.T, c command) {
 	for name, test := range map[string]struct {
 		events int
 		args   []string
-		says   string
+		want   string
 	}{
 		"when all are refused":            {5, []string{"--once"}, "the broker holds nothing any more, and 5 of 5 events are dead-lettered"},
 		"when none of the first is taken": {2000, []string{"--rate=100"}, "the projection orders has applied none of the events"},
@@ -304,7 +304,7 @@ func unreadable(t *testing.T, c command) {
 			require.NoError(t, os.WriteFile(file, []byte(lines.String()), 0o600))
 			r := c.run(t, append(test.args, "--input", file, "--projection=orders")...)
 			require.Equal(t, 1, r.code, r.out)
-			require.Contains(t, r.out, "The run was given up: what is missing will not come: "+test.says)
+			require.Contains(t, r.out, "The run was given up: what is missing will not come: "+test.want)
 			require.Contains(t, r.out, "ProjectionFailed: the event has no data.customerId")
 			require.NotContains(t, r.out, "nothing moved")
 			require.NotContains(t, r.out, "should not be there", "what is missing is not too much")

@@ -16,7 +16,7 @@ func ownProgram(t *testing.T, c command) {
 	for name, test := range map[string]struct {
 		p    projection.Projection
 		code int
-		says string
+		want string
 	}{
 		"one document":             {board{}, 0, "EXACTLY RIGHT"},
 		"several documents":        {tally{}, 0, "EXACTLY RIGHT"},
@@ -30,7 +30,7 @@ func ownProgram(t *testing.T, c command) {
 			defer program.Close()
 			r := c.run(t, "--projection="+test.p.Name(), "--projection-url="+program.URL, "--events=300", "--rate=200", "--chaos=kill-projector@1s", "--quiet")
 			require.Equal(t, test.code, r.code, r.out)
-			require.Contains(t, r.out, test.says)
+			require.Contains(t, r.out, test.want)
 			require.Contains(t, r.out, " documents ")
 			require.Contains(t, r.out, "recomputed from the source by projector verify")
 			require.EqualValues(t, 300, r.report["events_applied"])

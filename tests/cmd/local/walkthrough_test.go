@@ -46,13 +46,13 @@ func TestTheWalkthroughIsTrue(t *testing.T) {
 	out, err := run.CombinedOutput()
 	text := string(out)
 	require.NoError(t, ctx.Err(), text)
-	for _, says := range []string{"state           published by its leader", "3 inserted", "of aggregate order-1", "no aggregate is parked", "3 events, 1 document: all right"} {
-		require.Contains(t, text, says)
+	for _, want := range []string{"state           published by its leader", "3 inserted", "of aggregate order-1", "no aggregate is parked", "3 events, 1 document: all right"} {
+		require.Contains(t, text, want)
 	}
 	require.Regexp(t, `leader +second`, text)
 	version, failed := exec.CommandContext(t.Context(), root+"/bin/producer", "version").Output()
 	require.NoError(t, failed)
-	require.Regexp(t, `^producer [0-9a-f]{7,}|^producer v?[0-9]+\.`, string(version), "make build stamps what git says")
+	require.Regexp(t, `^producer [0-9a-f]{7,}|^producer v?[0-9]+\.`, string(version), "make build stamps the version of git")
 	_ = err // the signal that ends what was started is the last exit code
 }
 

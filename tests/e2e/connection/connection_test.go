@@ -108,7 +108,7 @@ func TestTheRightToUseAnEntityIsClaimedOnce(t *testing.T) {
 	})
 }
 
-func TestAnAMQPSessionIsLentAgain(t *testing.T) {
+func TestAnAMQPSessionIsReused(t *testing.T) {
 	withBus(t, func(b *bus) {
 		conn := b.connect()
 		var kept *servicebus.Session
@@ -175,14 +175,14 @@ func TestTheManagementNodeIsAskedAgainAfterItsLinkEnded(t *testing.T) {
 		peek := func() error {
 			ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
 			defer cancel()
-			_, err := conn.Manage(ctx, queue, "com.microsoft:peek-message", "nobody's", map[string]any{
+			_, err := conn.Manage(ctx, queue, "com.microsoft:peek-message", "unused", map[string]any{
 				"from-sequence-number": int64(1), "message-count": int32(1),
 			})
 			return err
 		}
 		require.Equal(b, 4, b.trips(peek), "a session, two links, the request")
 		require.Equal(b, 1, b.trips(peek))
-		_, err := conn.Manage(b.Context(), queue, "com.microsoft:no-such-thing", "nobody's", nil)
+		_, err := conn.Manage(b.Context(), queue, "com.microsoft:no-such-thing", "unused", nil)
 		refused, ok := errors.AsType[*servicebus.StatusError](err)
 		require.True(b, ok, "%v", err)
 		require.Contains(b, refused.Description, "no-such-thing")

@@ -193,7 +193,7 @@ func TestARunIsWatchedAndHarmedInABrowser(t *testing.T) {
 	r.until(t, `EXACTLY RIGHT`)
 	r.until(t, `the console stays at `+r.address+` until Ctrl-C`)
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
-	p.Until("the page says that the program has ended", `document.getElementById("state").textContent.includes("has ended")`)
+	p.Until("the page shows that the program has ended", `document.getElementById("state").textContent.includes("has ended")`)
 	require.NoError(t, r.cmd.Wait(), "the exit code is that of the run")
 }
 

@@ -236,12 +236,12 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 	type row struct {
 		wrong func(w *world.World)
 		set   func(c *projector.Config, o *projector.Options)
-		says  string
+		want  string
 	}
 	world.Each(t, world.Options{Since: "5.0"}, map[string]row{
 		"without an index": {
 			wrong: func(w *world.World) { require.NoError(w, w.Events.Indexes().DropAll(w.Context())) },
-			says:  `create one, such as db.events.createIndex({"aggregateId": 1, "version": 1})`,
+			want:  `create one, such as db.events.createIndex({"aggregateId": 1, "version": 1})`,
 		},
 		"with a sparse index": {
 			wrong: func(w *world.World) {
@@ -251,7 +251,7 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 				})
 				require.NoError(w, err)
 			},
-			says: "no index on aggregateId that holds all of its documents",
+			want: "no index on aggregateId that holds all of its documents",
 		},
 		"of a collection with a collation": {
 			wrong: func(w *world.World) {
@@ -259,47 +259,47 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 				require.NoError(w, w.Events.Database().CreateCollection(w.Context(), "events",
 					options.CreateCollection().SetCollation(&options.Collation{Locale: "en", Strength: 2})))
 			},
-			says: "shop.events has a collation, by which different aggregate ids may be equal",
+			want: "shop.events has a collation, by which different aggregate ids may be equal",
 		},
 		"without a subscription": {
 			set: func(c *projector.Config, _ *projector.Options) {
 				c.Projection, c.Subscription = "ledger:3", "ledger-v3"
 			},
-			says: "beside a subscription of its own",
+			want: "beside a subscription of its own",
 		},
 		"a version that shares a subscription": {
 			set: func(c *projector.Config, _ *projector.Options) {
 				c.Projection, c.Subscription = "ledger:3", world.Subscription
 			},
-			says: "SERVICE_BUS_SUBSCRIPTION: version 3 of a projection has a subscription of its own, named ledger-v3",
+			want: "SERVICE_BUS_SUBSCRIPTION: version 3 of a projection has a subscription of its own, named ledger-v3",
 		},
 		"a version of a queue": {
 			set: func(c *projector.Config, _ *projector.Options) {
 				c.Projection, c.Topic, c.Subscription, c.Queue = "ledger:3", "", "", world.Queue
 			},
-			says: "SERVICE_BUS_QUEUE: version 3 of a projection needs a subscription of its own, named ledger-v3",
+			want: "SERVICE_BUS_QUEUE: version 3 of a projection needs a subscription of its own, named ledger-v3",
 		},
 		"no stream": {
 			set:  func(c *projector.Config, _ *projector.Options) { c.Stream = "shop.others" },
-			says: "stream shop.others has no checkpoint in container sluice",
+			want: "stream shop.others has no checkpoint in container sluice",
 		},
 		"no storage": {
 			set:  func(c *projector.Config, _ *projector.Options) { c.Blob = azure.Blob{} },
-			says: "BLOB_ACCOUNT_URL: is required for this command",
+			want: "BLOB_ACCOUNT_URL: is required for this command",
 		},
 		"another collection": {
 			set:  func(c *projector.Config, _ *projector.Options) { c.SourceCollection = "others" },
-			says: "stream shop.events is of shop.events, and SOURCE_DATABASE and SOURCE_COLLECTION name shop.others",
+			want: "stream shop.events is of shop.events, and SOURCE_DATABASE and SOURCE_COLLECTION name shop.others",
 		},
 		"ids of several types": {
 			wrong: func(w *world.World) {
 				w.InsertDocument(bson.D{{Key: "aggregateId", Value: 7}, {Key: "version", Value: 1}})
 			},
-			says: "aggregate ids of several types",
+			want: "aggregate ids of several types",
 		},
 		"a document without an aggregate id": {
 			wrong: func(w *world.World) { w.InsertDocument(bson.D{{Key: "version", Value: 1}}) },
-			says:  "has an aggregate id that a build cannot put in order",
+			want:  "has an aggregate id that a build cannot put in order",
 		},
 		"a model that a projector has written": {
 			wrong: func(w *world.World) {
@@ -307,7 +307,7 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 				w.Completed(9)
 				p.MustEnd()
 			},
-			says: "ledger_positions is not empty. A projector must not consume the subscription before the build has ended: stop it, and build another version",
+			want: "ledger_positions is not empty. A projector must not consume the subscription before the build has ended: stop it, and build another version",
 		},
 		"a projection that two streams feed": {
 			wrong: func(w *world.World) {
@@ -319,7 +319,7 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 			set: func(c *projector.Config, _ *projector.Options) {
 				c.Projection, c.Subscription = "ledger:2", "ledger-v2"
 			},
-			says: `version 1 of ledger is fed by another stream than shop.events, too (aggregate "b1")`,
+			want: `version 1 of ledger is fed by another stream than shop.events, too (aggregate "b1")`,
 		},
 		"a source behind the stream": {
 			wrong: func(w *world.World) {
@@ -332,20 +332,20 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 				_, err = w.Blobs().UploadBuffer(w.Context(), "sluice", "shop.events.json", bytes.ReplaceAll(text[:n], []byte(position), []byte(later)), nil)
 				require.NoError(w, err)
 			},
-			says: "SOURCE_MONGODB_URI names another cluster than the producer's MONGODB_URI, or an old copy of it",
+			want: "SOURCE_MONGODB_URI names another cluster than the producer's MONGODB_URI, or an old copy of it",
 		},
 		"an id that is a list": {
 			wrong: func(w *world.World) {
 				w.InsertDocument(bson.D{{Key: "aggregateId", Value: bson.A{"a1", "a2"}}, {Key: "version", Value: 1}})
 			},
-			says: "no aggregate id at aggregateId",
+			want: "no aggregate id at aggregateId",
 		},
 		"writes that depend on the time": {
 			set: func(c *projector.Config, o *projector.Options) {
 				require.NoError(t, o.Projections.Register(clock{}))
 				c.Projection = "clock"
 			},
-			says: "depend on the position, the time or the id of the event's message",
+			want: "depend on the position, the time or the id of the event's message",
 		},
 	}, func(w *world.World, name string, test row) {
 		begun(w, 9)
@@ -359,7 +359,7 @@ func TestG6ABuildThatCannotBeRightIsRefused(t *testing.T) {
 			}
 		}, "build")
 		require.NotZero(w, answer.Code)
-		require.Contains(w, answer.Err, test.says)
+		require.Contains(w, answer.Err, test.want)
 		if name != "a model that a projector has written" {
 			require.Zero(w, count(w, "accounts"))
 		}
@@ -521,7 +521,7 @@ func TestG3ABuildBesideAProjectorIsNoticed(t *testing.T) {
 		w.StartProducer("a", onlyInserts)
 		w.Leads("a")
 		p := w.StartProjector(builds("ledger")) // before there is a build for which it would wait
-		w.Eventually("the projector looks for messages", func() bool { return w.Bus.Stats(world.SubscriptionPath).Waiters > 0 })
+		w.Eventually("the projector waits for messages", func() bool { return w.Bus.Stats(world.SubscriptionPath).Waiters > 0 })
 		b := startBuild(w.Context(), w, builds("ledger"), "--chunk", "3")
 		w.Eventually("the first aggregate is built", func() bool { return eventsOf(w, "accounts", "a0") == 3 })
 		appendEvent(w, "a2")

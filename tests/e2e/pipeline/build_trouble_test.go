@@ -160,7 +160,7 @@ func TestG5AnAggregateThatIsAlwaysTooOldIsLeftOut(t *testing.T) {
 		w.FailMongo(60, mongodb.SnapshotTooOld, "getMore")
 		code, out := buildUntil(w.Context(), w, builds("ledger"), "--chunk", "200")
 		require.Equal(w, 1, code, out)
-		require.Contains(w, out, "1 aggregate could not be built:\n  d: its documents were read 3 times, and each time the source forgot the moment before their end")
+		require.Contains(w, out, "1 aggregate could not be built:\n  d: its documents were read 3 times, and each time the source had dropped that moment before the read ended")
 		require.Contains(w, out, "Raise minSnapshotHistoryWindowInSeconds of the source")
 		require.Equal(w, 9+4*(most/2), eventsOf(w, "totals", "all"))
 		w.FailMongo(0, mongodb.SnapshotTooOld, "getMore")
@@ -278,13 +278,13 @@ func TestG6ABuildOfASourceThatGoesEnds(t *testing.T) {
 			require.NoError(w, w.Events.Drop(w.Context()))
 			indexed(w)
 		},
-	}, func(w *world.World, says string, change func(w *world.World)) {
+	}, func(w *world.World, want string, change func(w *world.World)) {
 		begun(w, 9)
 		b := building(w)
 		change(w)
 		code, out := b.end()
 		require.Equal(w, 1, code)
-		require.Contains(w, out, says)
+		require.Contains(w, out, want)
 		again := w.OperateProjector(operated(w, builds("ledger")), "build")
 		require.Equal(w, 1, again.Code)
 		require.Regexp(w, "is not a collection of the source|is another collection than the one from which this build began", again.Err)
@@ -307,7 +307,7 @@ func TestG6ABuildWhoseStreamChangesEnds(t *testing.T) {
 			w.Leads("b")
 			require.Zero(w, snapshotCommand(w, onlyInserts, "start", "--readers-know", "--rate", "1").Code)
 		},
-	}, func(w *world.World, says string, change func(w *world.World)) {
+	}, func(w *world.World, want string, change func(w *world.World)) {
 		begun(w, 180)
 		w.Producers[0].End()
 		b := startBuild(w.Context(), w, builds("ledger"), "--chunk", "60")
@@ -316,7 +316,7 @@ func TestG6ABuildWhoseStreamChangesEnds(t *testing.T) {
 		w.Leads("b")
 		code, out := b.end()
 		require.Equal(w, 1, code, out)
-		require.Contains(w, out, says)
+		require.Contains(w, out, want)
 		require.Contains(w, w.OperateProjector(operated(w, builds("ledger")), "status").Out, "building: ", "it is not built")
 	})
 }

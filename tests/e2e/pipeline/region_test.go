@@ -122,7 +122,7 @@ func TestG1G2G3G4AnotherRegionGoesOnFromACopy(t *testing.T) {
 			b := waits(w, "b", nil)
 			carryIn(w, name, content)
 			undecided := desk(w, nil, "token", "restore", "--container", copies)
-			require.Equal(t, 1, undecided.Code, "somebody has to know what was not applied")
+			require.Equal(t, 1, undecided.Code, "the operator must see what was not applied")
 			require.Contains(t, undecided.Err, "--applied")
 			require.Zero(w, desk(w, nil, "token", "restore", "--container", copies, "--applied").Code)
 			w.Leads("b")

@@ -375,29 +375,29 @@ func TestG6ARepairThatCannotBeRightIsRefused(t *testing.T) {
 		wrong   func(w *world.World)
 		set     func(c *projector.Config, o *projector.Options)
 		args    []string
-		says    string
+		want    string
 	}
 	world.Each(t, world.Options{Since: "5.0"}, map[string]row{
-		"a projection of several documents": {setting: "ledger", says: "is neither a OneDocument nor a mirror by _id. Build a new version of it"},
-		"an unknown aggregate":              {args: []string{"a7"}, says: "a7: there is no such aggregate: neither the read model nor the source has anything of it; nothing was done"},
-		"no aggregate":                      {args: []string{}, says: "needs the aggregates; `projector parked list` shows those that are parked"},
+		"a projection of several documents": {setting: "ledger", want: "is neither a OneDocument nor a mirror by _id. Build a new version of it"},
+		"an unknown aggregate":              {args: []string{"a7"}, want: "a7: there is no such aggregate: neither the read model nor the source has anything of it; nothing was done"},
+		"no aggregate":                      {args: []string{}, want: "needs the aggregates; `projector parked list` shows those that are parked"},
 		"a mirror of an event store": {
-			setting: "mirror", says: "with AGGREGATE_ID_PATH=_id",
+			setting: "mirror", want: "with AGGREGATE_ID_PATH=_id",
 		},
 		"a mirror of a stream of inserts": {
 			setting: "mirror", set: func(c *projector.Config, _ *projector.Options) { c.AggregateIDPath = "_id" },
-			says: "stream shop.events has AGGREGATE_ID_PATH=aggregateId, and the projector _id",
+			want: "stream shop.events has AGGREGATE_ID_PATH=aggregateId, and the projector _id",
 		},
 		"without an index": {
 			wrong: func(w *world.World) { require.NoError(w, w.Events.Indexes().DropAll(w.Context())) },
-			says:  `create one, such as db.events.createIndex({"aggregateId": 1, "version": 1})`,
+			want:  `create one, such as db.events.createIndex({"aggregateId": 1, "version": 1})`,
 		},
 		"a version that is not built": {
 			set: func(c *projector.Config, _ *projector.Options) {
 				c.Projection, c.Subscription = "timeline:2", "timeline-v2"
 			},
 			wrong: func(w *world.World) { subscribe(w, "timeline-v2") },
-			says:  "the build of the read model has not ended",
+			want:  "the build of the read model has not ended",
 		},
 		"another stream's guard": {
 			wrong: func(w *world.World) {
@@ -405,7 +405,7 @@ func TestG6ARepairThatCannotBeRightIsRefused(t *testing.T) {
 					bson.D{{Key: "$set", Value: bson.D{{Key: projection.GuardField + ".stream", Value: "shop.others"}}}})
 				require.NoError(w, err)
 			},
-			says: "another stream feeds the aggregate, too",
+			want: "another stream feeds the aggregate, too",
 		},
 		"a source of the past": {
 			wrong: func(w *world.World) {
@@ -413,7 +413,7 @@ func TestG6ARepairThatCannotBeRightIsRefused(t *testing.T) {
 					bson.D{{Key: "$set", Value: bson.D{{Key: projection.GuardField + ".position", Value: "83"}}}})
 				require.NoError(w, err)
 			},
-			says: "the source's time is before the last event applied",
+			want: "the source's time is before the last event applied",
 		},
 	}, func(w *world.World, name string, test row) {
 		setting := test.setting
@@ -438,7 +438,7 @@ func TestG6ARepairThatCannotBeRightIsRefused(t *testing.T) {
 			}
 		}, append([]string{"repair"}, args...)...)
 		require.NotZero(w, answer.Code)
-		require.Contains(w, answer.Err, test.says)
+		require.Contains(w, answer.Err, test.want)
 		if setting == "timeline" {
 			require.Equal(w, 3, eventsOf(w, "timeline", "a0"))
 		}

@@ -132,11 +132,11 @@ func TestG3ASnapshotOfSingleAggregatesPublishesTheirDocuments(t *testing.T) {
 func TestSnapshotCommandsRefuseWhatWouldDoHarm(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		indexedForSnapshots(w)
-		refuses := func(says string, args ...string) {
+		refuses := func(want string, args ...string) {
 			w.Helper()
 			got := snapshotCommand(w, inserts, args...)
 			require.NotZero(w, got.Code, got.Out)
-			require.Contains(w, got.Err, says)
+			require.Contains(w, got.Err, want)
 		}
 		refuses("no producer has led stream", "start", "--readers-know")
 		for range 3 {

@@ -357,7 +357,7 @@ func TestG6ASnapshotWithoutVersionsReplacesDocumentsOrParks(t *testing.T) {
 func TestG6ASourceOfWhichNoSnapshotCanBeReadIsRefused(t *testing.T) {
 	type row struct {
 		prepare func(w *world.World)
-		says    string
+		want    string
 	}
 	world.Each(t, world.Options{Since: "5.0", ReplicaSet: "what a mongos answers about a view is not compared"}, map[string]row{
 		"no index": {func(w *world.World) { w.Insert("a") }, `Create it: db.events.createIndex({"aggregateId": 1, "version": 1, "_id": 1})`},
@@ -378,7 +378,7 @@ func TestG6ASourceOfWhichNoSnapshotCanBeReadIsRefused(t *testing.T) {
 	}, func(w *world.World, name string, test row) {
 		test.prepare(w)
 		err := w.StartProducer("p", fromSnapshot).Failed()
-		require.ErrorContains(w, err, test.says)
+		require.ErrorContains(w, err, test.want)
 		require.Empty(w, w.Took())
 	})
 }

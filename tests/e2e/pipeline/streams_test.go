@@ -163,7 +163,7 @@ func TestG6AStreamWhoseMongoDBHasNoNameWaitsForItAlone(t *testing.T) {
 	}
 }
 
-func TestOperatorSaysWhichStream(t *testing.T) {
+func TestCommandsRequireTheNameOfAStream(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		p := w.StartStreams("a", twoStreams(w))
 		bothLed(w)
@@ -174,7 +174,7 @@ func TestOperatorSaysWhichStream(t *testing.T) {
 		}
 		for _, wrong := range []struct {
 			args []string
-			says string
+			want string
 		}{
 			{[]string{"status"}, "there are several streams: choose one with --stream orders|payments"},
 			{[]string{"lease", "break", "--stream", "carts"}, `there is no stream "carts"; the streams are orders, payments`},
@@ -182,7 +182,7 @@ func TestOperatorSaysWhichStream(t *testing.T) {
 		} {
 			o := w.OperateProducer(twoStreams(w), wrong.args...)
 			require.Equal(t, commandline.ExitUsage, o.Code)
-			require.Contains(t, o.Err, wrong.says)
+			require.Contains(t, o.Err, wrong.want)
 		}
 		p.End()
 	})

@@ -146,11 +146,11 @@ func TestG6AVersionThatIsNotRightIsNotShown(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: "5.0"}, func(w *world.World) {
 		model := w.Client.Database(world.ReadModel)
 		twoVersions(w, 9)
-		refused := func(v int, says string, args ...string) {
+		refused := func(v int, want string, args ...string) {
 			w.Helper()
 			answer := command(w, v, append([]string{"switch", "revised"}, args...)...)
 			require.NotZero(w, answer.Code)
-			require.Contains(w, answer.Err, says)
+			require.Contains(w, answer.Err, want)
 			views, err := model.ListCollectionNames(w.Context(), bson.D{{Key: "type", Value: "view"}})
 			require.NoError(w, err)
 			require.Empty(w, views, "nothing was switched")
@@ -232,11 +232,11 @@ func TestG6AVersionInUseIsNotDropped(t *testing.T) {
 			require.NoError(w, err)
 			return names
 		}
-		refused := func(says string, args ...string) {
+		refused := func(want string, args ...string) {
 			w.Helper()
 			answer := command(w, 1, append([]string{"drop", "revised"}, args...)...)
 			require.NotZero(w, answer.Code)
-			require.Contains(w, answer.Err+answer.Out, says)
+			require.Contains(w, answer.Err+answer.Out, want)
 			require.Len(w, collections(), 5)
 		}
 		refused("needs --version: a version of the projection, 1 or more", "--yes")

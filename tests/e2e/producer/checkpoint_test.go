@@ -49,7 +49,7 @@ func amend(w *world.World, container, name, text, by string) {
 func TestG6AnUnusableCheckpointIsNeverRecreated(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm func(w *world.World)
-		says []string
+		want []string
 	}{
 		"deleted while no producer ran": {
 			func(w *world.World) { deleteBlobs(w, checkpointBlob) },
@@ -88,12 +88,12 @@ func TestG6AnUnusableCheckpointIsNeverRecreated(t *testing.T) {
 			before := blobNames(w, "sluice")
 			w.InsertMany(10, 2)
 			err := w.StartProducer("b", nil).Failed()
-			for _, says := range c.says {
-				require.ErrorContains(w, err, says)
+			for _, want := range c.want {
+				require.ErrorContains(w, err, want)
 			}
 			require.Equal(w, append(before, checkpointBlob+".failure"), blobNames(w, "sluice"), "only the reason is written beside it")
 			require.Equal(w, 10, w.Bus.Stats(world.Topic).Accepted, "nothing is published")
-			operate(w, "status").fails(c.says[0])
+			operate(w, "status").fails(c.want[0])
 			require.Regexp(w, `PROBLEM +checkpoint`, operate(w, "doctor").Out)
 		})
 	}

@@ -240,7 +240,7 @@ func TestG3G6CountedPositionsGrowBehindLostHistory(t *testing.T) {
 
 // What an operator may do if positions are counted: inspect, deliberately continue at another
 // position, and nothing that would apply changes twice unexpectedly.
-func TestG6OperatorWherePositionsAreCounted(t *testing.T) {
+func TestG6CommandsWherePositionsAreCounted(t *testing.T) {
 	world.InVirtualTime(t, documentDB, func(w *world.World) {
 		a := startCounting(w, "a", plainly)
 		w.InsertMany(10, 2)
@@ -283,7 +283,7 @@ func TestG6OperatorWherePositionsAreCounted(t *testing.T) {
 }
 
 // A deployment that returns empty responses at once is not asked as fast as it answers.
-func TestADeploymentThatDoesNotWaitIsSparedRequests(t *testing.T) {
+func TestADeploymentThatDoesNotWaitIsPolledSlowly(t *testing.T) {
 	world.InVirtualTime(t, documentDB, func(w *world.World) {
 		var requests atomic.Int64
 		a := startCounting(w, "a", func(c *producer.Config, o *producer.Options) {

@@ -124,10 +124,10 @@ func TestG4AMoveThatWouldDoHarmIsRefused(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		v := withVault(w)
 		startAndPublish(w, "a", nil, 20, 2).End()
-		for to, says := range map[string]string{"blob": "CHECKPOINT_STORE: is blob already", "mongodb": "CHECKPOINT_MONGODB_URI"} {
+		for to, want := range map[string]string{"blob": "CHECKPOINT_STORE: is blob already", "mongodb": "CHECKPOINT_MONGODB_URI"} {
 			got := operate(w, "token", "move", "--to", to)
 			require.Equal(w, commandline.ExitUsage, got.Code)
-			require.Contains(w, got.Err, says)
+			require.Contains(w, got.Err, want)
 		}
 
 		begin := func() {

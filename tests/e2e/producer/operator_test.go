@@ -298,7 +298,7 @@ func TestOperatorRefusesTokensThatWouldLoseOrCannotBeReached(t *testing.T) {
 		require.EqualValues(t, 2, w.Checkpoint().Epoch)
 
 		for _, wrong := range []struct {
-			says string
+			want string
 			args []string
 		}{
 			{"cannot continue from this token", []string{"token", "set", first}},
@@ -307,7 +307,7 @@ func TestOperatorRefusesTokensThatWouldLoseOrCannotBeReached(t *testing.T) {
 			{"the oplog does not reach back to", []string{"token", "rewind", "--to", start.Add(time.Second).Format(time.RFC3339)}},
 			{"is no time in the past", []string{"token", "rewind", "--to", time.Now().Add(time.Hour).Format(time.RFC3339)}},
 		} {
-			operate(w, wrong.args...).fails("refused", wrong.says)
+			operate(w, wrong.args...).fails("refused", wrong.want)
 		}
 		require.EqualValues(t, 2, w.Checkpoint().Epoch, "refusals change nothing")
 
@@ -358,7 +358,7 @@ func TestOperatorDoctor(t *testing.T) {
 
 		const secret = "c2VjcmV0"
 		for _, sick := range []struct {
-			says   string
+			want   string
 			change adjustment
 		}{
 			{`PROBLEM +service bus +the namespace has no entity "nowhere"`, func(c *producer.Config, _ *producer.Options) { c.Topic = "nowhere" }},
@@ -372,7 +372,7 @@ func TestOperatorDoctor(t *testing.T) {
 			{`PROBLEM +pre-images +required by the settings.*collMod`, func(c *producer.Config, _ *producer.Options) { c.BeforeChange = "required" }},
 		} {
 			got := operateWith(w, sick.change, "doctor")
-			got.reports(1, sick.says)
+			got.reports(1, sick.want)
 			require.NotContains(t, got.Out+got.Err, secret)
 		}
 		w.FailMongo(4, 13, "aggregate") // with the stage that splits large events and without, each twice

@@ -17,7 +17,7 @@ func TestOperatorCommandLine(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
 		{[]string{"help"}, 0, "usage: producer"},
 		{[]string{"-h"}, 0, "usage: producer"},
@@ -46,7 +46,7 @@ func TestOperatorCommandLine(t *testing.T) {
 		code := producer.Execute(t.Context(), c.args, func() ([]producer.Config, error) { return nil, noConfig },
 			producer.Options{}, &out, &errOut, nil)
 		require.Equal(t, c.code, code, c.args)
-		require.Contains(t, out.String()+errOut.String(), c.says)
+		require.Contains(t, out.String()+errOut.String(), c.want)
 	}
 	for _, args := range [][]string{nil, {"run"}} {
 		for code, result := range map[int]error{0: nil, 1: errors.New("no"), 2: settings.Problems{errors.New("PIPELINE: no")}} {

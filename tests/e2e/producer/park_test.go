@@ -166,7 +166,7 @@ func TestG6ARefusedMessageIsParkedOnlyWhenItIsKept(t *testing.T) {
 
 // G6: a message is not parked while nothing else is accepted: an entity that refuses everything
 // would empty the stream into Blob storage.
-func TestG6NothingIsParkedWhileNothingIsTaken(t *testing.T) {
+func TestG6NothingIsParkedWhileNothingIsAccepted(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		a := startLeader(w, "a", parking)
 		w.Bus.AnswerSendsOf(func(servicebus.Accepted) bool { return true }, refusals["for good"])

@@ -48,7 +48,7 @@ func TestG1G4ProducerTakesOverFromAVanishedLeader(t *testing.T) {
 		a.ComeBack()
 		w.InsertMany(100, 5)
 		w.Published()
-		require.Equal(t, "b", w.Checkpoint().Leader, "who comes back stands by")
+		require.Equal(t, "b", w.Checkpoint().Leader, "a replica that returns stands by")
 		a.End()
 		b.End()
 		judgeEpochs(w)
@@ -160,7 +160,7 @@ func TestG6AnOversizedEventStopsTheStream(t *testing.T) {
 
 // Replicas of a new stream start at the same time. If one found no checkpoint before another
 // created it and led, it does not treat the checkpoint as deleted.
-func TestG4ALateLookAtANewStreamIsNoDeletion(t *testing.T) {
+func TestG4ALateReadOfANewStreamIsNoDeletion(t *testing.T) {
 	world.InVirtualTime(t, world.Options{}, func(w *world.World) {
 		held, goOn := make(chan struct{}), make(chan struct{})
 		var first sync.Once

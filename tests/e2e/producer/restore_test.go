@@ -34,7 +34,7 @@ func TestG4ARestorationThatWouldDoHarmIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		before func(w *world.World, copy string)
 		args   []string
-		says   string
+		want   string
 	}{
 		"without a word on what waited": {nil, []string{"--container", "copies"}, "--applied"},
 		"a time after the copy":         {lost, []string{"--container", "copies", "--to", "2000-01-01T00:00:45Z"}, "is after the copy"},
@@ -65,7 +65,7 @@ func TestG4ARestorationThatWouldDoHarmIsRefused(t *testing.T) {
 				c.before(w, copy)
 			}
 			was := w.Checkpoint()
-			operate(w, append([]string{"token", "restore"}, c.args...)...).fails(c.says)
+			operate(w, append([]string{"token", "restore"}, c.args...)...).fails(c.want)
 			is := w.Checkpoint()
 			require.Equal(w, was.Epoch, is.Epoch)
 			require.Equal(w, was.Leader, is.Leader)

@@ -28,7 +28,7 @@ func idled(w *world.World) {
 func TestG6ACheckpointIsOfOneCollectionAndOneEntity(t *testing.T) {
 	for name, c := range map[string]struct {
 		change adjustment
-		says   []string
+		want   []string
 	}{
 		"collection": {func(c *producer.Config, _ *producer.Options) { c.Collection = "payments" }, []string{"MONGODB_COLLECTION", `"shop.events"`, `"shop.payments"`}},
 		"entity": {
@@ -39,15 +39,15 @@ func TestG6ACheckpointIsOfOneCollectionAndOneEntity(t *testing.T) {
 		subtest(t, name, world.Options{}, func(w *world.World) {
 			idled(w)
 			err := w.StartProducer("b", c.change).Failed()
-			for _, says := range append(c.says, "producer reading --drained") {
-				require.ErrorContains(w, err, says)
+			for _, want := range append(c.want, "producer reading --drained") {
+				require.ErrorContains(w, err, want)
 			}
 			require.Equal(w, "a", w.Checkpoint().Leader)
 
 			operateWith(w, c.change, "reading").fails("--drained")
 			operateWith(w, c.change, "reading", "--drained").succeeds()
 			startLeader(w, "b", c.change).End()
-			require.ErrorContains(w, w.StartProducer("a", nil).Failed(), c.says[0])
+			require.ErrorContains(w, w.StartProducer("a", nil).Failed(), c.want[0])
 		})
 	}
 }
@@ -68,7 +68,7 @@ func TestACheckpointOfAnEarlierVersionIsTakenOver(t *testing.T) {
 
 // G2: a revision that publishes no updates keeps in the record how earlier ones found the aggregate
 // of updates, so that a later revision with another way is refused.
-func TestG2ARevisionWithoutUpdatesKeepsWhereTheyBelong(t *testing.T) {
+func TestG2ARevisionWithoutUpdatesKeepsHowTheyFoundTheirAggregate(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Since: images}, func(w *world.World) {
 		w.KeepImages()
 		byKey := func(c *producer.Config, o *producer.Options) {

@@ -27,7 +27,7 @@ func TestTheDoctorReportsTheTimesThatStorageSustains(t *testing.T) {
 			storage time.Duration
 			change  adjustment
 			code    int
-			says    string
+			want    string
 		}{
 			{4 * ms, nil, 0, `ok +leadership times +of 100 heartbeats, half took at most 4ms and all but one at most 4ms; the present times tolerate 594ms: ` +
 				`HEARTBEAT_INTERVAL=1s FENCE_AFTER=2\.5s TAKEOVER_AFTER=4s STANDBY_POLL=500ms\. The shortest sufficient times: ` +
@@ -41,7 +41,7 @@ func TestTheDoctorReportsTheTimesThatStorageSustains(t *testing.T) {
 			{200 * ms, times(500, 1100, 1600, 250), 0, `ok +leadership times`},
 		} {
 			w.OperatorDelay = c.storage
-			operateWith(w, c.change, "doctor").reports(c.code, c.says)
+			operateWith(w, c.change, "doctor").reports(c.code, c.want)
 		}
 		require.Equal(t, []string{"shop.events.json", "shop.events.json.began"}, blobNames(w, "sluice"), "the scratch blob is removed")
 	})

@@ -77,7 +77,7 @@ func TestG6AQuietStreamNamesTheMessageThatEndsItsLink(t *testing.T) {
 
 // G6: what was accepted before proves nothing about now: if an entity begins to refuse everything,
 // nothing is parked.
-func TestG6NothingIsParkedOnceNothingIsTaken(t *testing.T) {
+func TestG6NothingIsParkedOnceNothingIsAccepted(t *testing.T) {
 	for name, answer := range map[string]servicebus.Answer{"rejected": refusals["for good"], "link ended": refusals["by ending the link"]} {
 		subtest(t, name, world.Options{}, func(w *world.World) {
 			a := startLeader(w, "a", parking)

@@ -35,7 +35,7 @@ type tried struct {
 	set           map[string]string // in addition to working settings; "-" removes a variable
 	input         string            // the content of the file for --input
 	code          int
-	says          string // a regular expression that the output must match
+	want          string // a regular expression that the output must match
 	never         string // and one that it must not
 }
 
@@ -82,14 +82,14 @@ func (b *bench) play(t *testing.T, n int, c tried) {
 	cmd.Env, cmd.Dir = b.environment(n, c), b.dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
-	heard := &listener{wanted: regexp.MustCompile(c.says), then: func() {}}
+	heard := &listener{wanted: regexp.MustCompile(c.want), then: func() {}}
 	if c.code == runs {
 		heard.then = cancel
 	}
 	cmd.Stdout, cmd.Stderr = heard, heard
 	err := cmd.Run()
 	said := heard.text.String()
-	require.Regexp(t, c.says, said)
+	require.Regexp(t, c.want, said)
 	if c.never != "" {
 		require.NotRegexp(t, c.never, said)
 	}

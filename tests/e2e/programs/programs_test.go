@@ -46,7 +46,7 @@ func tellWhatIsWrong(t *testing.T, b *bench) {
 		far := b.faraway(t, 200*time.Millisecond)
 		far.play(t, 0, tried{
 			program: "producer", args: []string{"doctor"}, code: 1, set: map[string]string{"FENCE_AFTER": "1500ms", "BLOB_CONTAINER": "checkpoints"},
-			says: `PROBLEM +leadership times +of [0-9]+ heartbeats, .* HEARTBEAT_INTERVAL=1s tolerate at most 156ms, .*To fix it: set FENCE_AFTER=`,
+			want: `PROBLEM +leadership times +of [0-9]+ heartbeats, .* HEARTBEAT_INTERVAL=1s tolerate at most 156ms, .*To fix it: set FENCE_AFTER=`,
 		})
 	})
 }

@@ -19,11 +19,11 @@ func configurations() []tried {
 		return set
 	}
 	const key = "Endpoint=sb://BUS;SharedAccessKeyName=nobody;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true;"
-	p := func(name, says string, pairs ...string) tried {
-		return tried{name: name, program: "producer", set: with(pairs...), code: 2, says: says, never: "hunter2"}
+	p := func(name, want string, pairs ...string) tried {
+		return tried{name: name, program: "producer", set: with(pairs...), code: 2, want: want, never: "hunter2"}
 	}
-	r := func(name, says string, pairs ...string) tried {
-		return tried{name: name, program: "projector", set: with(pairs...), code: 2, says: says, never: "hunter2"}
+	r := func(name, want string, pairs ...string) tried {
+		return tried{name: name, program: "projector", set: with(pairs...), code: 2, want: want, never: "hunter2"}
 	}
 	lint := func(t tried) tried { t.args, t.code = []string{"config", "--lint"}, 1; return t }
 	command := func(t tried, code int, args ...string) tried { t.args, t.code = args, code; return t }
@@ -42,7 +42,7 @@ func configurations() []tried {
 
 		lint(p("the same, asked for", "ON_OVERSIZED: is no setting", "ON_OVERSIZED", "claimcheck")),
 		lint(r("an unknown projection, with --lint", "PROJECTION: is not one of", "PROJECTION", "timelines")),
-		command(p("another program's variable that looks misspelt", "all settings can be read", "ON_OVERSIZED", "x", "IGNORE_VARIABLES", "ON_OVERSIZED"), 0, "config", "--lint"),
+		command(p("another program's variable that seems misspelt", "all settings can be read", "ON_OVERSIZED", "x", "IGNORE_VARIABLES", "ON_OVERSIZED"), 0, "config", "--lint"),
 		command(p("secrets in config", `MONGODB_URI +\(set; secret\)`, "MONGODB_URI", nowhere), 0, "config"),
 		command(p("standard variables", "all settings can be read", "OTEL_SERVICE_NAME", "x", "AZURE_CLIENT_ID", "x", "GOMEMLIMIT", "400MiB", "KUBERNETES_PORT", "x"), 0, "config", "--lint"),
 		command(p("an unknown command", "there is no command \"stauts\"; did you mean status"), 2, "stauts"),
@@ -82,11 +82,11 @@ func line(aggregate string, version int, data string) string {
 // inputs returns files of events for make run: invalid ones that are refused with file and line,
 // and unusual ones that are accepted. What else is invalid is tested in tests/internal/workload.
 func inputs() []tried {
-	refused := func(name, input, says string) tried {
-		return tried{name: "input: " + name, program: "local", input: input, code: 2, says: says}
+	refused := func(name, input, want string) tried {
+		return tried{name: "input: " + name, program: "local", input: input, code: 2, want: want}
 	}
 	played := func(name, input string, args ...string) tried {
-		return tried{name: "input: " + name, program: "local", input: input, args: args, code: 0, says: "RIGHT"}
+		return tried{name: "input: " + name, program: "local", input: input, args: args, code: 0, want: "RIGHT"}
 	}
 	ok := line(`"a"`, 1, "{}")
 	extended := line(`"keys that look like Extended JSON"`, 1, `{"$numberLong":"1","$oid":"x","$date":"no"}`)
@@ -95,8 +95,8 @@ func inputs() []tried {
 		refused("blanks and a byte order mark", "\xef\xbb\xbf \n", "it holds no event"),
 		refused("version negative", line(`"a"`, -1, "{}"), `"version" is missing or below 1`),
 		refused("a second line that is broken", ok+"{\n", ":2: is not JSON"),
-		{name: "input: a directory", program: "local", args: []string{"--input", "/tmp"}, code: 2, says: "is a directory"},
-		{name: "input: no flag before the file", program: "local", args: []string{"events.ndjson"}, code: 2, says: `"events.ndjson" is no flag`},
+		{name: "input: a directory", program: "local", args: []string{"--input", "/tmp"}, code: 2, want: "is a directory"},
+		{name: "input: no flag before the file", program: "local", args: []string{"events.ndjson"}, code: 2, want: `"events.ndjson" is no flag`},
 
 		played("odd ones", "\xef\xbb\xbf"+strings.Join([]string{
 			ok, strings.ReplaceAll(line(`"Windows line ends"`, 1, "{}")+line(`"Windows line ends"`, 2, "{}"), "\n", "\r\n"),

@@ -16,7 +16,7 @@ import (
 // G1: a message is completed only after a write that no election can roll back, whatever write
 // concern the connection string has: by one update, or by the commit of a transaction, which the
 // driver gives the client's write concern.
-func TestG1EffectsAreCommittedByTheMajorityWhateverTheURISays(t *testing.T) {
+func TestG1EffectsAreMajorityCommittedDespiteTheURI(t *testing.T) {
 	for _, test := range []struct {
 		projection, commits string
 		message             func(w *world.World)

@@ -78,7 +78,7 @@ func dies(w *world.World, p *world.Projector) {
 // G1, G2, G5: the broker does not dead-letter an event that ends every projector that handles it,
 // and later events do not overtake it: its aggregate is parked before.
 func TestG1G2G5AnEventThatUsesUpItsDeliveriesIsNotOvertaken(t *testing.T) {
-	for told, say := range map[string]func(*world.World) func(*projector.Config, *projector.Options){
+	for source, set := range map[string]func(*world.World) func(*projector.Config, *projector.Options){
 		"by the setting": func(*world.World) func(*projector.Config, *projector.Options) {
 			return func(c *projector.Config, _ *projector.Options) { c.MaxDeliveries = maxDeliveries }
 		},
@@ -89,27 +89,27 @@ func TestG1G2G5AnEventThatUsesUpItsDeliveriesIsNotOvertaken(t *testing.T) {
 			}
 		},
 	} {
-		t.Run("told "+told, func(t *testing.T) { usesUpItsDeliveries(t, say) })
+		t.Run(source, func(t *testing.T) { usesUpItsDeliveries(t, set) })
 	}
 }
 
 // late is an administration that answers more slowly than a message is handled.
-type late struct{ way policy.Transporter }
+type late struct{ transport policy.Transporter }
 
 func (l late) Do(r *http.Request) (*http.Response, error) {
 	if err := retry.Sleep(r.Context(), 3*time.Second); err != nil {
 		return nil, err
 	}
-	return l.way.Do(r)
+	return l.transport.Do(r)
 }
 
-func usesUpItsDeliveries(t *testing.T, say func(*world.World) func(*projector.Config, *projector.Options)) {
+func usesUpItsDeliveries(t *testing.T, set func(*world.World) func(*projector.Config, *projector.Options)) {
 	eachShape(t, func(w *world.World, s shape) {
-		say := say(w)
+		set := set(w)
 		var dead atomic.Bool
 		settings := func(c *projector.Config, o *projector.Options) {
 			s.settings(c, o)
-			say(c, o)
+			set(c, o)
 			runs(deadly(s.project, 2, &dead))(c, o)
 		}
 		p := w.StartProjector(settings)
@@ -176,7 +176,7 @@ func TestG3AnAppliedEventThatUsesUpItsDeliveriesParksNothing(t *testing.T) {
 
 // G6: if every aggregate begins with version 1, a higher one that comes first is a gap: it heals,
 // or parks its aggregate.
-func TestG6AMissingFirstEventIsMissed(t *testing.T) {
+func TestG6AMissingFirstEventIsAGap(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s.adjust = func(c *projector.Config) { c.VersionFirst = 1 }
 		w.StartProjector(s.settings)
@@ -206,7 +206,7 @@ const broker = "MaxDeliveryCountExceeded"
 
 // G1, G6: a message that the broker dead-lettered, and that later events overtook, does not count
 // as applied because of its position: it is kept, and an operator decides.
-func TestG1G6AnOvertakenEventIsKeptForAPerson(t *testing.T) {
+func TestG1G6AnOvertakenEventIsKeptForAnOperator(t *testing.T) {
 	for name, test := range map[string]struct {
 		event   func(n int) envelope.Change
 		applied int // events before the one that is overtaken

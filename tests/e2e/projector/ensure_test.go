@@ -25,7 +25,7 @@ func indexes(w *world.World, collection string) (names []string) {
 
 // Several replicas that start at once create each collection and index once, and none logs an
 // error.
-func TestProjectorsMakeWhatTheirProjectionNeeds(t *testing.T) {
+func TestProjectorsCreateWhatTheirProjectionNeeds(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		// Servers before MongoDB 7 report this error to the second client; the embedded one does on
 		// request.
@@ -48,7 +48,7 @@ func TestProjectorsMakeWhatTheirProjectionNeeds(t *testing.T) {
 
 // For a user without the right to create an index, the error names the right; once it is granted,
 // the projector continues.
-func TestProjectorTellsOfMissingRights(t *testing.T) {
+func TestProjectorReportsMissingRights(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.FailMongo(3, 13, "createIndexes")
 		p := w.StartProjector(ordersToo)

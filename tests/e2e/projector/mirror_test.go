@@ -116,7 +116,7 @@ func TestProjectorTakesOverADocumentWithoutAGuard(t *testing.T) {
 
 // G2: a copy has every byte of its document, even if a server or the driver would refuse or change
 // a replacement by it: names that begin with a dollar, and empty timestamps.
-func TestG2ACopyKeepsWhatAReplacementWouldNot(t *testing.T) {
+func TestG2ACopyKeepsWhatAReplacementWouldChange(t *testing.T) {
 	o := settings(0)
 	o.Since = "5.0" // those before do not store such names
 	for collection, settings := range map[string]func(*projector.Config, *projector.Options){

@@ -58,7 +58,7 @@ var contending = documents{"contending", func(e projection.Event) ([]projection.
 // G5: whatever goes wrong with an aggregate, with one or with more than there are workers, in a
 // session of its own or in a shared one, the later events of a healthy aggregate are applied within
 // neighbourBound.
-func TestG5NeighboursOfWhateverGoesWrong(t *testing.T) {
+func TestG5NoFailureHoldsUpANeighbour(t *testing.T) {
 	const (
 		workers        = 2
 		neighbourBound = 5 * time.Second

@@ -40,7 +40,7 @@ func healthyWaits(w *world.World, s shape, events int, between time.Duration, ke
 
 // G5: a thousand aggregates fail for reasons of their own, and the bodies of forty cannot be
 // fetched, with eight workers. A healthy event is not delayed by them.
-func TestG5WhatOnlyWaitsOccupiesNoWorker(t *testing.T) {
+func TestG5WaitingAggregatesOccupyNoWorker(t *testing.T) {
 	eachReceiver(t, func(w *world.World, receiver string) {
 		s := undecided(shapes()[0])
 		s.adjust = func(c *projector.Config) { c.SessionReceiver = receiver }

@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-func TestAProjectorCommandAsksMongoDBAndDoesNotWaitToBeTold(t *testing.T) {
+func TestAProjectorCommandPollsMongoDBForThePrimary(t *testing.T) {
 	o := settings(0)
 	o.ReplicaSet = "a mongos hides an election: its answer comes late, and a late one is lost here"
 	world.InVirtualTime(t, o, func(w *world.World) {

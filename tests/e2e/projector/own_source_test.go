@@ -43,7 +43,7 @@ func TestAMirrorOfItsOwnSourceIsRefused(t *testing.T) {
 
 // If a deployment refuses to answer for one event, it is asked again with the next: it does not
 // count as another deployment.
-func TestG6ADeploymentThatRefusesToTellIsAskedAgain(t *testing.T) {
+func TestG6ADeploymentThatRefusesToAnswerIsAskedAgain(t *testing.T) {
 	for name, code := range map[string]int{"history lost": 286, "not authorised": 13} {
 		t.Run(name, func(t *testing.T) {
 			o := settings(0)
@@ -72,7 +72,7 @@ func TestG6ADeploymentThatRefusesToTellIsAskedAgain(t *testing.T) {
 }
 
 // The same names on another deployment are another collection.
-func TestAMirrorOfTheSameNameElsewhereIsRight(t *testing.T) {
+func TestAMirrorOfTheSameNameElsewhereIsAccepted(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		elsewhere, way := mongo.New(mongo.Options{}), netpipe.Listen("mongo:27017")
 		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -65,7 +65,7 @@ func TestG5PoisonParksItsAggregateAndNothingElse(t *testing.T) {
 
 // G5: the very first event of an aggregate is poison. There is no document to park, so a stub is
 // created that contains nothing else.
-func TestG5PoisonComesFirst(t *testing.T) {
+func TestG5TheFirstEventIsPoison(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		p := w.StartProjector(s.settings)
 		publish(w, event("a", 1, "Poison"), event("a", 2, "T"))
@@ -177,7 +177,7 @@ func TestG5UndecodableParksWhatItNames(t *testing.T) {
 
 // G5: two projectors with different code apply the same events at once. The first to commit
 // decides, and the other one follows: no event is ever applied behind one that was set aside.
-func TestG5ProjectorsOfTwoOpinions(t *testing.T) {
+func TestG5ProjectorsThatDisagreeAboutPoison(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		s.adjust = func(c *projector.Config) { c.ApplyTimeout = 5 * time.Minute }
 		strict, lenient := s.settings, s.correct().settings

@@ -15,7 +15,7 @@ import (
 
 // A session without messages is released by closing it while the projector continues: its lock does
 // not expire.
-func TestProjectorGivesIdleSessionsBack(t *testing.T) {
+func TestProjectorReleasesIdleSessions(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(nil)
 		w.Pass(3 * time.Second)   // workers find no session
@@ -78,7 +78,7 @@ func stopAgainAndAgain(w *world.World, receiver string) {
 		require.Zero(w, w.Bus.Stats(world.SubscriptionPath).HeldSessions)
 		applied += counted.Applied
 	}
-	require.Less(w, w.Bus.Stats(world.SubscriptionPath).Completed, aggregates*events, "the stops came too late to tell anything")
+	require.Less(w, w.Bus.Stats(world.SubscriptionPath).Completed, aggregates*events, "the stops came too late to prove anything")
 	p := w.StartProjector(nil)
 	w.Completed(aggregates * events)
 	counted := p.MustEnd()

@@ -190,7 +190,7 @@ func TestG1G5NothingIsBlamedWhileTheProgramFails(t *testing.T) {
 }
 
 // The projector waits as long as the program asks it to, and not longer than half a minute.
-func TestG5AProjectorWaitsAsLongAsItIsAsked(t *testing.T) {
+func TestG5AProjectorWaitsAsLongAsTheProgramAsks(t *testing.T) {
 	for header, longest := range map[string]time.Duration{"10": 16 * time.Second, "86400": 37 * time.Second} {
 		inVirtualTime(t, func(w *world.World) {
 			g, _, end := goesWrong(w, nil)

@@ -41,7 +41,7 @@ func TestProjectorAcceptsSessionsDirectly(t *testing.T) {
 
 // Whatever a broker does instead of answering requests that it does not understand, the projector
 // changes to the SDK.
-func TestProjectorTurnsToTheSDKWhenRequestsAreNotAnswered(t *testing.T) {
+func TestProjectorFallsBackToTheSDKWhenRequestsAreNotAnswered(t *testing.T) {
 	for name, answer := range map[string]servicebus.AcceptAnswer{
 		"nothing": servicebus.AnswerNothing, "what ends the connection": servicebus.AnswerBare,
 	} {
@@ -64,7 +64,7 @@ func TestProjectorTurnsToTheSDKWhenRequestsAreNotAnswered(t *testing.T) {
 
 // Connections that a network or a broker ends, all at once and before any session was granted, do
 // not count against the requests.
-func TestProjectorStaysWithAMQPWhenConnectionsEnd(t *testing.T) {
+func TestProjectorKeepsAMQPWhenConnectionsEnd(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(nil)
 		for range 2 {
@@ -139,7 +139,7 @@ func TestProjectorRenewsManyLocksOverASlowConnection(t *testing.T) {
 
 // While the broker answers that it is busy, the workers of a replica ask rarely, and together;
 // afterwards they continue soon.
-func TestProjectorSparesABusyBroker(t *testing.T) {
+func TestProjectorBacksOffFromABusyBroker(t *testing.T) {
 	eachReceiver(t, func(w *world.World, receiver string) {
 		const workers = 32
 		lift := w.Bus.Inject(servicebus.Faults{Accept: servicebus.Fault{Busy: 1}})
@@ -190,7 +190,7 @@ func TestG5AStopDoesNotWaitForManyDeadLetters(t *testing.T) {
 
 // An AMQP session that the broker has ended is not used any more, and the others' connection is
 // kept: no worker is lost.
-func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
+func TestProjectorReusesNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 	for name, limit := range map[string]int{"one": 1, "most": 7} {
 		subtest(t, name, func(w *world.World) {
 			const workers, slow = 8, 5 * time.Second
@@ -216,7 +216,7 @@ func TestProjectorLendsNoAMQPSessionThatTheBrokerEnded(t *testing.T) {
 
 // A broker that ends the link of a session instead of sending its messages is not asked for the
 // session as fast as the network permits.
-func TestProjectorSparesABrokerThatEndsLinks(t *testing.T) {
+func TestProjectorBacksOffFromABrokerThatEndsLinks(t *testing.T) {
 	eachReceiver(t, func(w *world.World, receiver string) {
 		const outage = time.Minute
 		w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.SessionReceiver = receiver })
@@ -236,7 +236,7 @@ func TestProjectorSparesABrokerThatEndsLinks(t *testing.T) {
 
 // The memory for released sessions is bounded: go-amqp keeps each unsettled delivery as long as its
 // AMQP session lasts.
-func TestProjectorEndsAMQPSessionsThatWereUsedMuch(t *testing.T) {
+func TestProjectorEndsHeavilyUsedAMQPSessions(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		const aggregates, links = 1200, 300 // an AMQP session has fewer
 		var count frames
@@ -258,7 +258,7 @@ func TestProjectorEndsAMQPSessionsThatWereUsedMuch(t *testing.T) {
 
 // A session that gives way to others after SESSION_MAX_HOLD does so after everything received of it
 // is applied: otherwise the broker would send a batch for nothing in each hold.
-func TestProjectorAppliesWhatHasComeBeforeASessionGivesWay(t *testing.T) {
+func TestProjectorAppliesReceivedMessagesBeforeASessionIsReleased(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		const aggregates, events, batch = 3, 60, 10
 		publish(w, rounds(aggregates, 1, events)...)

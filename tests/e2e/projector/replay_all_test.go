@@ -12,7 +12,7 @@ import (
 
 // A replay of all reads the dead-letter queue in proportion to the aggregates, not once completely
 // for each.
-func TestReplayOfAllLooksInProportion(t *testing.T) {
+func TestReplayOfAllReadsInProportionToAggregates(t *testing.T) {
 	for _, aggregates := range []int{80, 160} {
 		subtest(t, fmt.Sprint(aggregates), func(w *world.World) {
 			const each = 4

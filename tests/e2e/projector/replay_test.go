@@ -159,7 +159,7 @@ func TestG5DropKeepsTheRest(t *testing.T) {
 
 // G6: a drop removes the event that the operator has seen, and not another one that has blocked the
 // aggregate since.
-func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
+func TestG6ADropGivesUpTheEventThatTheOperatorHasSeen(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "Poison"), event("a", 4, "T"))
@@ -183,7 +183,7 @@ func TestG6ADropIsOfTheEventThatWasSeen(t *testing.T) {
 
 // G6: an unreadable dead letter that another receiver has locked is not skipped: once its aggregate
 // is not parked any more, no command would find it again.
-func TestG6DropWaitsForWhatSomebodyElseHasLocked(t *testing.T) {
+func TestG6DropWaitsForMessagesOfAnotherReceiver(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		w.StartProjector(s.settings)
 		unreadable := encode(w, event("a", 2, "T"))
@@ -347,7 +347,7 @@ func TestReplayWaitsForTheSession(t *testing.T) {
 }
 
 // G5: many dead letters of others lie before those of the aggregate, and stay where they are.
-func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
+func TestG5ReplayLeavesOtherDeadLettersInPlace(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		s := shapes()[0]
 		w.StartProjector(s.settings)
@@ -377,7 +377,7 @@ func TestG5ReplayLeavesOthersInTheirPlace(t *testing.T) {
 
 // The event that parked the aggregate was removed by another program: to continue without it, the
 // operator must say so.
-func TestG6ReplayDoesNotGoOnWithoutThePoison(t *testing.T) {
+func TestG6ReplayStopsIfThePoisonIsGone(t *testing.T) {
 	eachShape(t, func(w *world.World, s shape) {
 		w.StartProjector(s.settings)
 		publish(w, event("a", 1, "T"), event("a", 2, "Poison"), event("a", 3, "T"))

@@ -90,7 +90,7 @@ func (keyed) Project(e projection.Event) ([]projection.Write, error) {
 
 // If a projection does not declare what its documents are keyed by, a sample reads the whole source
 // and is right; if the declaration is wrong, that is reported.
-func TestVerifySampleGoesByTheKey(t *testing.T) {
+func TestVerifySampleUsesTheKey(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		by := func(key string) func(*projector.Config, *projector.Options) {
 			registry := projection.Builtin()

@@ -12,7 +12,7 @@ import (
 )
 
 // A MongoDB that never answered is reported by name within seconds.
-func TestAProjectorWithoutMongoDBSaysSo(t *testing.T) {
+func TestAProjectorReportsAMissingMongoDB(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		way := &world.Plug{}
 		way.Pull()
@@ -27,7 +27,7 @@ func TestAProjectorWithoutMongoDBSaysSo(t *testing.T) {
 }
 
 // So is a subscription that does not exist.
-func TestAProjectorWithoutItsSubscriptionSaysSo(t *testing.T) {
+func TestAProjectorReportsAMissingSubscription(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(func(c *projector.Config, _ *projector.Options) { c.Subscription = "nowhere" })
 		w.Pass(outage.Patience + time.Millisecond)

@@ -18,7 +18,7 @@ import (
 // G5: if the first event of an aggregate can never be applied, and the rules of the database refuse
 // even the stub with the record of it, nothing is dead-lettered without a record. The log describes
 // what to change; then the projector continues.
-func TestG5AStubThatTheDatabaseRefusesIsToldAndWaitedFor(t *testing.T) {
+func TestG5AStubThatTheDatabaseRefusesIsLoggedAndRetried(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		database := w.Client.Database(world.ReadModel)
 		exists := func(is bool) bson.D { return bson.D{{Key: "$exists", Value: is}} }

@@ -55,7 +55,7 @@ func TestG5AggregatesThatFailForDifferentReasonsHoldUpNoOther(t *testing.T) {
 
 // G5: an aggregate of a shared session fails, with one event among those of others, or with more
 // than are received at once. The decided messages of the others are settled, and they continue.
-func TestG5WhatFailsHoldsUpNoNeighbourHoweverMuchOfItThereIs(t *testing.T) {
+func TestG5ManyFailuresHoldUpNoNeighbour(t *testing.T) {
 	for bad, batch := range map[int]int{1: 100, 30: 5} {
 		for _, receiver := range []string{"direct", "sdk"} {
 			eachShapeOf(t, fmt.Sprint(bad, " ", receiver), func(w *world.World, s shape) {

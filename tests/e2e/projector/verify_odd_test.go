@@ -14,7 +14,7 @@ import (
 
 // Copies that are equal are verified as such, whatever their names are: one that begins with a
 // dollar, has a dot, is empty or comes twice.
-func TestVerifyTakesEqualCopiesWithOddNamesForRight(t *testing.T) {
+func TestVerifyAcceptsEqualCopiesWithUnusualNames(t *testing.T) {
 	o := settings(0)
 	o.Since = "5.0" // which stores a name that begins with a dollar
 	world.InVirtualTime(t, o, func(w *world.World) {

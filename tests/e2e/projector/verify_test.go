@@ -134,7 +134,7 @@ func TestVerifyShowsTheTypesOfValuesThatLookAlike(t *testing.T) {
 
 // An event that is in flight arrives while verify waits; one that does not arrive is distinguished
 // from a wrong document.
-func TestVerifyTellsALagFromADifference(t *testing.T) {
+func TestVerifyDistinguishesALagFromADifference(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.StartProjector(nil)
 		sell(w, 100, 1)
@@ -185,7 +185,7 @@ var clockwork = keeps("clockwork", func(e projection.Event) projection.Write {
 	return projection.Update("clockwork", e.Aggregate, projection.Set("at", e.Position))
 })
 
-func TestVerifySaysWhatItCannotKnow(t *testing.T) {
+func TestVerifyReportsDocumentsWithoutASource(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		registry := projection.Builtin()
 		require.NoError(w, registry.Register(clockwork))
@@ -207,7 +207,7 @@ func TestVerifySaysWhatItCannotKnow(t *testing.T) {
 func TestVerifyWrongUsage(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		for _, wrong := range []struct {
-			says   string
+			want   string
 			change func(*projector.Config, *projector.Options)
 			args   []string
 		}{
@@ -222,7 +222,7 @@ func TestVerifyWrongUsage(t *testing.T) {
 		} {
 			got := w.OperateProjector(wrong.change, wrong.args...)
 			require.Equal(w, 2, got.Code, fmt.Sprint(wrong.args))
-			require.Contains(w, got.Err, wrong.says)
+			require.Contains(w, got.Err, wrong.want)
 			require.NotContains(w, got.Err, "hunter2")
 		}
 		away := w.OperateProjector(func(c *projector.Config, _ *projector.Options) {

@@ -83,7 +83,7 @@ func value(f *dto.MetricFamily) (sum float64) {
 
 // The tables of docs/observe.md name every metric with its type, labels and meaning, and no other;
 // and the metrics count.
-func TestTheDocumentationTellsEveryMetricAndTheyCount(t *testing.T) {
+func TestTheDocumentationListsEveryMetric(t *testing.T) {
 	const events = 30
 	s := newRealStack(t, false)
 	// A busy machine must not cost the leader its leadership: the times of leadership are the

@@ -158,7 +158,7 @@ var served = regexp.MustCompile(`"serving health checks".*?"addr":"([^"]+)"`)
 // serving waits until the service that writes this log serves, and returns the address.
 func (s *realStack) serving(log *world.Recorder) (addr string) {
 	s.Helper()
-	s.until("the service says where it serves", func() bool {
+	s.until("the service logs its address", func() bool {
 		found := served.FindStringSubmatch(log.Text())
 		if found != nil {
 			addr = found[1]
@@ -240,7 +240,7 @@ func (s *realStack) until(what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			s.Fatalf("not in 30 s: %s; the checkpoint says %+v", what, s.checkpoint())
+			s.Fatalf("not in 30 s: %s; the checkpoint is %+v", what, s.checkpoint())
 		}
 	}
 }

@@ -228,7 +228,7 @@ func TestTraceThatIsNotSampledMakesNoSpans(t *testing.T) {
 }
 
 // A collector that refuses, or does not exist, costs spans and nothing else.
-func TestTracesWithoutACollectorHurtNothing(t *testing.T) {
+func TestTracesWithoutACollectorDoNoHarm(t *testing.T) {
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no", http.StatusForbidden)
 	}))

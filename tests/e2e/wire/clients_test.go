@@ -139,7 +139,7 @@ func TestRecordedFramesOfTheClients(t *testing.T) {
 // The test compares our frames with the recorded ones of the official JavaScript, Python and Java
 // clients, field by field. Every difference must be in clientDifferences, and every one of those
 // must occur.
-func TestG5OurFramesAreThoseOfOtherOfficialClients(t *testing.T) {
+func TestOurFramesMatchOtherOfficialClients(t *testing.T) {
 	clients := map[string]summary{}
 	for name := range programs {
 		clients[name] = readSummary(t, "testdata/"+name+".txt")

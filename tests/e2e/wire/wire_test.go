@@ -290,7 +290,7 @@ func compare(theirs, ours summary) map[string]string {
 }
 
 // Differences must have a reason. An operation that our code does not implement is not compared.
-func TestG5OurFramesAreThoseOfTheOfficialClient(t *testing.T) {
+func TestOurFramesMatchTheOfficialClient(t *testing.T) {
 	world.InVirtualTime(t, world.Options{Bus: servicebus.Options{Ask: 10 * time.Second}}, func(w *world.World) {
 		theirs, ours := &recorder{way: w.BusNet}, &recorder{way: w.BusNet}
 		official(w, theirs)
@@ -308,7 +308,7 @@ func TestG5OurFramesAreThoseOfTheOfficialClient(t *testing.T) {
 		}
 		for _, what := range slices.Sorted(maps.Keys(differences)) {
 			if said[what] == "" {
-				t.Errorf("%s: listed as a difference, and there is none", what)
+				t.Errorf("%s: listed as a difference, but equal", what)
 			}
 		}
 	})
@@ -403,6 +403,6 @@ var differences = map[string]string{
 
 const (
 	timeoutReason = "the Go client cannot say how long it waits for a session; .NET, Java, JavaScript and Python do by this property, as a uint of milliseconds"
-	versionReason = "what a client says of itself is its own; our user-agent names the version"
+	versionReason = "a client describes itself; our user-agent names the version"
 	linkReason    = "the peek is on a connection that has no receiver's link, and needs none"
 )

@@ -110,7 +110,7 @@ func TestJudgeReportsExhaustedDeliveriesThatAreOvertakenOrLost(t *testing.T) {
 		run     func() checker.Run
 		breakIt func(*checker.Run)
 		promise error
-		says    string
+		want    string
 	}{
 		"G1: neither applied nor set aside": {
 			usedUp, func(r *checker.Run) { r.Aside = r.Aside[:1] }, history.ErrLost, "version 3 is neither applied nor set aside",
@@ -163,7 +163,7 @@ func TestJudgeReportsExhaustedDeliveriesThatAreOvertakenOrLost(t *testing.T) {
 			test.breakIt(&r)
 			found := errors.Join(checker.Judge(r)...)
 			require.ErrorIs(t, found, test.promise)
-			require.ErrorContains(t, found, test.says)
+			require.ErrorContains(t, found, test.want)
 		})
 	}
 }

@@ -93,7 +93,7 @@ func TestFoldOrdersEventsByVersion(t *testing.T) {
 
 func TestReadModelRefusesInvalidInput(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ text, says string }{
+	for name, test := range map[string]struct{ text, want string }{
 		"empty":         {"", "unexpected EOF"},
 		"a list":        {"[]", "must be one JSON object"},
 		"cut off":       {`{"a": {"events": 1}`, "unexpected EOF"},
@@ -105,7 +105,7 @@ func TestReadModelRefusesInvalidInput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := history.ReadModel(strings.NewReader(test.text))
-			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 }

@@ -58,7 +58,7 @@ func TestJudgeAcceptsACorrectHistory(t *testing.T) {
 type faults map[string]struct {
 	breakIt func(*history.History)
 	promise error
-	says    string
+	want    string
 }
 
 // judgeReports requires that a history keeps every promise, and that each fault in it is reported
@@ -74,7 +74,7 @@ func judgeReports(t *testing.T, run func() history.History, all faults) {
 			violations := history.Judge(h)
 			require.NotEmpty(t, violations)
 			require.ErrorIs(t, violations[0], fault.promise)
-			require.ErrorContains(t, violations[0], fault.says)
+			require.ErrorContains(t, violations[0], fault.want)
 			require.Positive(t, history.Count(violations, fault.promise))
 		})
 	}

@@ -28,7 +28,7 @@ func newAMQPReader() reader {
 			size = binary.BigEndian.Uint32(start)
 		}
 		if size < 8 || size > maxMessage {
-			return nil, Unit{}, fmt.Errorf("read AMQP frame: it says it has %d bytes", size)
+			return nil, Unit{}, fmt.Errorf("read AMQP frame: its size is %d bytes", size)
 		}
 		frame := make([]byte, size)
 		if _, err := io.ReadFull(r, frame); err != nil {

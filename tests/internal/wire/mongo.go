@@ -28,7 +28,7 @@ func newMongoReader() reader {
 		}
 		size := binary.LittleEndian.Uint32(header)
 		if size < 16 || size > maxMessage {
-			return nil, Unit{}, fmt.Errorf("read MongoDB message: it says it has %d bytes", size)
+			return nil, Unit{}, fmt.Errorf("read MongoDB message: its size is %d bytes", size)
 		}
 		id, answers, op := binary.LittleEndian.Uint32(header[4:]), binary.LittleEndian.Uint32(header[8:]), binary.LittleEndian.Uint32(header[12:])
 		message := make([]byte, size)

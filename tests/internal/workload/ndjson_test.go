@@ -26,7 +26,7 @@ func TestRead(t *testing.T) {
 
 func TestReadNamesFileLineAndProblem(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ line, says string }{
+	for name, test := range map[string]struct{ line, want string }{
 		"not JSON":         {`hello`, "is not JSON (invalid character 'h' looking for beginning of value at byte 1), expected an object {aggregateId, "},
 		"cut off":          {`{"aggregateId":"a",`, "it ends too early; an event stands in one line, expected an object"},
 		"a list":           {`[1]`, "is a JSON array, expected an object"},
@@ -52,7 +52,7 @@ func TestReadNamesFileLineAndProblem(t *testing.T) {
 			require.ErrorAs(t, err, &broken)
 			require.Equal(t, 3, broken.Line, "the empty line counts")
 			require.ErrorContains(t, err, "in.ndjson:3: ")
-			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 }

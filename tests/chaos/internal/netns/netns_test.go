@@ -61,7 +61,7 @@ func TestAProcessIsStartedWithin(t *testing.T) {
 
 // A killed run leaves its namespaces behind. The next run removes them, and no namespace of a live
 // process.
-func TestWhatKilledRunsLeaveBehindIsRemoved(t *testing.T) {
+func TestNamespacesOfKilledRunsAreRemoved(t *testing.T) {
 	netns.Require(t)
 	const left = "sluice-1-1-1-left" // of a process 1 with another start time, so it has ended
 	require.NoError(t, netns.IP(t.Context(), "netns", "add", left))

@@ -13,7 +13,7 @@ import (
 )
 
 // What Azure DocumentDB does not give is not given: a reader that needs it fails here.
-func TestADocumentDBIsPoorer(t *testing.T) {
+func TestDocumentDBLacksFeatures(t *testing.T) {
 	f := serve(t, mongo.Options{DocumentDB: true})
 	stream, err := f.coll().Watch(t.Context(), driver.Pipeline{})
 	require.NoError(t, err)

@@ -358,7 +358,7 @@ func TestSeenACursorAndItsCollection(t *testing.T) {
 	refused(t, 50738, db.RunCommand(ctx, d("getMore", id, "collection", "c", "lsid", session(2))).Err())
 }
 
-func TestSeenWhatATransactionMayNotSay(t *testing.T) {
+func TestSeenOptionsForbiddenInTransactions(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	if f.srv == nil {
 		t.Skip("the driver adds a session of its own, and a server refuses two")

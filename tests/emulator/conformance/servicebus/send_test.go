@@ -99,7 +99,7 @@ func TestPropertyLimits(t *testing.T) {
 		once := w.connect(&azservicebus.ClientOptions{RetryOptions: azservicebus.RetryOptions{MaxRetries: -1}})
 		for name, test := range map[string]struct {
 			change func(*azservicebus.Message)
-			says   string
+			want   string
 		}{
 			"one at the limit": {func(m *azservicebus.Message) { m.ApplicationProperties["p"] = strings.Repeat("x", 32*kb) }, ""},
 			"one above it":     {func(m *azservicebus.Message) { m.ApplicationProperties["p"] = strings.Repeat("x", 32*kb+1) }, "'p' takes 32769 bytes"},
@@ -118,12 +118,12 @@ func TestPropertyLimits(t *testing.T) {
 			s, err := once.NewSender(queue, nil)
 			require.NoError(t, err)
 			err = s.SendMessage(within(t, time.Minute), m, nil)
-			if test.says == "" {
+			if test.want == "" {
 				require.NoError(t, err, name)
 				continue
 			}
 			require.ErrorContains(t, err, "amqp:internal-error", name)
-			require.ErrorContains(t, err, test.says, name)
+			require.ErrorContains(t, err, test.want, name)
 		}
 		require.Equal(t, 2, w.server.Stats(queue).Accepted)
 	})

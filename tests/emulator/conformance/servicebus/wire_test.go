@@ -222,13 +222,13 @@ func TestASubscriptionMayBeNamedLikeItsRules(t *testing.T) {
 func TestWhatTheServiceDoesNotKnowIsRefusedByName(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		n := managing(t, w, queue)
-		for says, app := range map[string]map[string]any{
+		for want, app := range map[string]map[string]any{
 			"the property 'com.microsoft:priority' of a request": {"operation": "com.microsoft:peek-message", "com.microsoft:priority": "high"},
 			"the field 'newest' of 'com.microsoft:peek-message'": {"operation": "com.microsoft:peek-message", "mine": 1},
 		} {
 			m := n.ask(app, map[string]any{"from-sequence-number": int64(0), "message-count": int32(1), "newest": true})
 			require.EqualValues(t, 400, m.ApplicationProperties["statusCode"])
-			require.Contains(t, m.ApplicationProperties["statusDescription"], says)
+			require.Contains(t, m.ApplicationProperties["statusDescription"], want)
 		}
 		_, err := n.session.NewReceiver(t.Context(), queue, &amqp.ReceiverOptions{Properties: map[string]any{"com.microsoft:wait": uint32(1000)}})
 		var refused *amqp.Error

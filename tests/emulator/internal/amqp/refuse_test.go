@@ -24,7 +24,7 @@ func TestUnsupportedFeaturesAreRefusedByName(t *testing.T) {
 				Name: "x", Source: &Terminus{Descriptor: descSource, Fields: []any{"q"}},
 				Target: &Terminus{Descriptor: descTarget, Fields: []any{"q"}},
 			}
-			says := change(&a)
+			want := change(&a)
 			r.say(a.append)
 			desc, f := r.next()
 			require.Equal(t, uint64(descAttach), desc)
@@ -36,7 +36,7 @@ func TestUnsupportedFeaturesAreRefusedByName(t *testing.T) {
 			var d Detach
 			require.NoError(t, d.decode(f))
 			require.Equal(t, CondNotImplemented, d.Err.Condition)
-			require.Contains(t, d.Err.Description, says)
+			require.Contains(t, d.Err.Description, want)
 			credit := Flow{IncomingWindow: 10, HasHandle: true, LinkCredit: 5, HasLinkCredit: true} // it crossed the refusal
 			r.say(func(b []byte) ([]byte, error) { return credit.append(b), nil })
 			r.say((&Detach{Handle: 0, Closed: true}).append)

@@ -84,7 +84,7 @@ func TestWhatAKilledPartyHadSentArrivesLate(t *testing.T) {
 	})
 }
 
-func TestASilentKillTellsTheServerNothing(t *testing.T) {
+func TestASilentKillSendsTheServerNothing(t *testing.T) {
 	t.Parallel()
 	virtualtime.Test(t, func(t *testing.T) {
 		l, _, server := connected(t)

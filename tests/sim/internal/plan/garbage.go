@@ -42,7 +42,7 @@ func (g Garbage) String() string {
 	case BrokenBody:
 		return fmt.Sprintf("a stranger sends %s, an event of %s with a broken body%s", g.ID, g.Aggregate, killed(g.KilledDrops))
 	default:
-		return fmt.Sprintf("a stranger sends %s, which says nothing of itself, to %s%s", g.ID, g.Aggregate, killed(g.KilledDrops))
+		return fmt.Sprintf("a stranger sends %s, without properties, to %s%s", g.ID, g.Aggregate, killed(g.KilledDrops))
 	}
 }
 

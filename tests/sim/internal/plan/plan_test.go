@@ -48,7 +48,7 @@ func TestImpossiblePlansAreRefused(t *testing.T) {
 	t.Parallel()
 	whole := string(plan.Draw(3).Encode())
 	require.Contains(t, whole, `["events/hot-0 Kind`)
-	for name, test := range map[string]struct{ from, to, says string }{
+	for name, test := range map[string]struct{ from, to, want string }{
 		"no JSON":         {`"steps"`, `steps`, "invalid character"},
 		"unknown field":   {`"at"`, `"when"`, `unknown field "when"`},
 		"unknown fault":   {`"kind":"`, `"kind":"no-`, "there is no such fault"},
@@ -67,7 +67,7 @@ func TestImpossiblePlansAreRefused(t *testing.T) {
 			broken := strings.Replace(whole, test.from, test.to, 1)
 			require.NotEqual(t, whole, broken)
 			_, err := plan.Decode([]byte(broken))
-			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 }

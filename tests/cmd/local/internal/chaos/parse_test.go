@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 
 func TestParseReportsWhatIsWrongAndTheRightForm(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ text, says string }{
+	for name, test := range map[string]struct{ text, want string }{
 		"unknown name":      {"kill-bystander@1s", `no chaos named "kill-bystander"`},
 		"no time":           {"kill-leader", "does not say when"},
 		"empty time":        {"kill-leader@", "does not say when"},
@@ -54,7 +54,7 @@ func TestParseReportsWhatIsWrongAndTheRightForm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := Parse(test.text)
-			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, test.want)
 			require.ErrorContains(t, err, "NAME@TIME:DURATION")
 		})
 	}

@@ -65,14 +65,14 @@ func TestHelp(t *testing.T) {
 	require.NotContains(t, help.String(), "(default -1)")
 }
 
-func TestWrongUsageSaysWhatToDo(t *testing.T) {
+func TestWrongUsageReportsWhatToDo(t *testing.T) {
 	t.Parallel()
 	broken := write(t, "{}\n")
 	good := write(t, `{"aggregateId":"a","version":1,"type":"T","occurredAt":"2026-01-01T00:00:00Z"}`)
 	sessionless := write(t, `{"UserConfig":{"Namespaces":[{"Name":"n","Queues":[{"Name":"q","Properties":{"RequiresSession":false}}],"Topics":[]}],"Logging":{"Type":"File"}}}`)
 	for name, test := range map[string]struct {
 		args []string
-		says string
+		want string
 	}{
 		"unknown flag":          {[]string{"--speed=9"}, "--help lists the flags"},
 		"no value":              {[]string{"--input"}, "flag needs an argument"},
@@ -121,7 +121,7 @@ func TestWrongUsageSaysWhatToDo(t *testing.T) {
 			_, err := Parse(test.args, noEnv, &bytes.Buffer{})
 			var usage *UsageError
 			require.ErrorAs(t, err, &usage)
-			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 }
@@ -158,7 +158,7 @@ func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 }
 
 // poison is done to a read model that this command fills and can judge.
-func TestPoisonIsRefusedWhereItCannotBeDone(t *testing.T) {
+func TestPoisonIsRefusedForAnExternalReadModel(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"MONGODB_URI": "mongodb://db", "MONGODB_DATABASE": "app", "MONGODB_COLLECTION": "orders"}
 	for _, args := range [][]string{{"--projection=mirror"}, {"--projection=orders"}, {"--follow"}, {"--follow", "--write-load"}} {
@@ -199,11 +199,11 @@ func TestFollow(t *testing.T) {
 	require.True(t, o.Ends())
 	require.Equal(t, Timeline, o.Projection)
 
-	for flag, says := range map[string]string{
+	for flag, want := range map[string]string{
 		"--external": "each say which servers there are", "--stack-only": "each say which servers there are",
 		"--events=5": "--events is about events that are inserted", "--once": "add --write-load", "--projection=orders": "builds the mirror",
 	} {
 		_, err := parse(flag)
-		require.ErrorContains(t, err, says, flag)
+		require.ErrorContains(t, err, want, flag)
 	}
 }

@@ -102,7 +102,7 @@ func TestAWaitingRunReportsWhatIsMissing(t *testing.T) {
 }
 
 // The user is reminded soon after everything stood still for a while, but not all the time.
-func TestTheUserIsRemindedOfWhatIsMissing(t *testing.T) {
+func TestARunThatStandsStillRemindsOfWhatIsMissing(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		var m reminder
 		require.False(t, m.due(remindAfter-time.Millisecond))

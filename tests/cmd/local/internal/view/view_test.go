@@ -93,7 +93,7 @@ func TestATerminalIsRefreshedInPlaceAndEventsStayAbove(t *testing.T) {
 	require.Equal(t, block+up+"    2.5s  kill-leader: SIGKILL to producer-1\n"+block+up, b.String())
 }
 
-func TestElsewhereThereArePlainLines(t *testing.T) {
+func TestWithoutATerminalThereArePlainLines(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	l := New(&b, false, func() {})
@@ -105,7 +105,7 @@ func TestElsewhereThereArePlainLines(t *testing.T) {
 		"sessions 63, parked 0, dead-lettered 0\n    3.0s  blob-503 is over\n", b.String())
 }
 
-func TestQuietSaysNothing(t *testing.T) {
+func TestQuietPrintsNothing(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	l := New(&b, true, func() {})

@@ -78,7 +78,7 @@ func TestStatusOfAProjection(t *testing.T) {
 		require.Equal(w, []int64{1, 2, 2}, []int64{*record.Watched.Parked, *record.Watched.Waiting, *record.Watched.DeadLetters})
 
 		left := exits(w, 1, w.OperateProjector(nil, "status", "--drained"))
-		require.Empty(w, left.Err, "it has said what")
+		require.Empty(w, left.Err, "it has logged the reason")
 		require.Contains(w, left.Out, "2 sessions with messages. To go on: let the projectors work them off\n"+
 			"2 dead letters. To go on: projector parked replay --all, or inspect and remove them\n"+
 			"1 parked aggregate. To go on: projector parked replay --all, or projector parked drop\n")
@@ -101,7 +101,7 @@ func TestStatusOfAProjection(t *testing.T) {
 
 // The age of the newest change increases while nothing is written, although the cluster time stands
 // still then.
-func TestStatusKnowsHowOldTheNewestChangeIs(t *testing.T) {
+func TestStatusReportsTheAgeOfTheNewestChange(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		w.StartProjector(nil)
 		newest := event("a", 1, "T")
@@ -131,7 +131,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 
 		const secret = "c2VjcmV0"
 		for _, sick := range []struct {
-			says   string
+			want   string
 			change func(*projector.Config, *projector.Options)
 		}{
 			{`PROBLEM +service bus +the namespace has no entity "changes/nobody"`, func(c *projector.Config, _ *projector.Options) { c.Subscription = "nobody" }},
@@ -146,16 +146,16 @@ func TestDoctorOfAProjector(t *testing.T) {
 			}},
 		} {
 			got := exits(w, 1, w.OperateProjector(sick.change, "doctor"))
-			require.Regexp(w, sick.says, got.Out)
+			require.Regexp(w, sick.want, got.Out)
 			require.NotContains(w, got.Out+got.Err, secret)
 		}
-		for command, says := range map[string]string{
+		for command, want := range map[string]string{
 			"createIndexes": `PROBLEM +index of parked +it cannot be made.*createIndex on timeline`,
 			"update":        `PROBLEM +write +the user may not write.*readWrite`,
 		} {
 			w.FailMongo(1, 13, command)
 			got := exits(w, 1, w.OperateProjector(nil, "doctor"))
-			require.Regexp(w, says, got.Out)
+			require.Regexp(w, want, got.Out)
 		}
 		w.FailMongo(1, 13, "createIndexes")
 		require.Regexp(w, `PROBLEM +collections +the user may not list or create them`,
@@ -174,7 +174,7 @@ func TestDoctorOfAProjector(t *testing.T) {
 }
 
 // A queue without sessions, and one with short locks.
-func TestDoctorKnowsSessions(t *testing.T) {
+func TestDoctorChecksSessionsAndLocks(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		require.Regexp(w, `PROBLEM +sessions +"plain" does not require sessions`, w.OperateProjector(from("plain"), "doctor").Out)
 		require.Regexp(w, `PROBLEM +sessions +.*their lock lasts only about 5s`, w.OperateProjector(from("short"), "doctor").Out)
