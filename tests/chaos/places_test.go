@@ -21,13 +21,13 @@ import (
 // slot is the slot of one replica, and its network.
 type slot struct {
 	*child.Slot
-	way   *wire.Way
+	proxy *wire.Proxy
 	cable *cable.Cable // nil: the slot has the machine's network
 	weather
 }
 
 // apart puts a slot into a network namespace of its own, with a cable to the servers' namespace.
-// The slot's way listens there.
+// The slot's proxy listens there.
 func (s *slot) apart(ctx context.Context, t *testing.T, servers *netns.Namespace, number int, seed uint64) (wire.Listener, error) {
 	own := netns.ForTest(ctx, t, s.Name)
 	var err error
@@ -63,17 +63,17 @@ func (r *ring) fill(ctx context.Context) error {
 			}
 		}
 		var err error
-		place.way, err = wire.Listen(ctx, name, wire.Addrs{
+		place.proxy, err = wire.Listen(ctx, name, wire.Addrs{
 			Mongo: stack.Host(r.stack.Endpoint(emulator.EnvMongo)), ServiceBus: stack.Host(r.stack.Endpoint(emulator.EnvServiceBus)), Blob: r.options.blobURL,
 		}, at, &r.checkpoints, r.lease.Client)
 		if err != nil {
 			return err
 		}
-		addrs := place.way.Addrs()
+		addrs := place.proxy.Addrs()
 		env := []string{
 			"HTTP_ADDR=127.0.0.1:0", "LOG_LEVEL=info", "SERVICE_BUS_TOPIC=" + emulator.Topic,
 			// The connection is direct, or the driver would use the address that the server
-			// reports, which is not the way.
+			// reports, which is not that of the proxy.
 			emulator.EnvMongo + "=mongodb://" + addrs.Mongo + "/?directConnection=true",
 			emulator.EnvServiceBus + "=" + servicebus.ConnectionString(addrs.ServiceBus),
 		}

@@ -200,7 +200,7 @@ func inRing(t *testing.T, o ringOptions, work func(ctx context.Context, r *ring)
 	<-opened
 	require.NoError(t, r.fill(t.Context()))
 	for _, place := range r.slots() {
-		servers.Go(func() error { return place.way.Run(broken) })
+		servers.Go(func() error { return place.proxy.Run(broken) })
 		if place.cable != nil {
 			servers.Go(func() error { return place.cable.Run(broken) })
 		}

@@ -39,7 +39,7 @@ func (r *ring) try(ctx context.Context, s strike, stopped time.Duration) error {
 	defer func() {
 		trap.Release(true)
 		for _, place := range r.slots() {
-			place.way.Arm(nil)
+			place.proxy.Arm(nil)
 		}
 	}()
 	if err := r.lead(s, leader, trap); err != nil {
@@ -59,7 +59,7 @@ func (r *ring) try(ctx context.Context, s strike, stopped time.Duration) error {
 func (r *ring) lead(s strike, leader *slot, trap *wire.Trap) error {
 	arm := func(places ...*slot) {
 		for _, place := range places {
-			place.way.Arm(trap)
+			place.proxy.Arm(trap)
 		}
 	}
 	switch s.role {
@@ -88,7 +88,7 @@ func (r *ring) lead(s strike, leader *slot, trap *wire.Trap) error {
 func (r *ring) strike(ctx context.Context, s strike, trap *wire.Trap, stopped time.Duration) error {
 	var victim *slot
 	for _, place := range r.slots() {
-		if place.way == trap.By() {
+		if place.proxy == trap.By() {
 			victim = place
 		}
 	}

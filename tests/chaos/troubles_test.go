@@ -35,7 +35,7 @@ const (
 type trouble struct {
 	name       string
 	of         whose
-	to         []wire.Server // the ways to these servers; empty: to all
+	to         []wire.Server // the connections to these servers; empty: to all
 	directions []cable.Direction
 	is         cable.Conditions
 	// forgets means that the present connections die for good, while new ones work.

@@ -67,7 +67,7 @@ func (c *coverage) set(name string, change func(met int) int) {
 	c.met[name] = change(c.met[name])
 }
 
-// count returns how often it was met.
+// count returns how often the situation of that name was met.
 func (c *coverage) count(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

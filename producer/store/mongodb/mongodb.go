@@ -66,7 +66,7 @@ func Open(uri, database string, adjust func(*options.ClientOptions)) (*Store, er
 // Client returns the store's client, whose connections its owner closes.
 func (s *Store) Client() *mongo.Client { return s.objects.Database().Client() }
 
-// object is the document of an object.
+// object is the document that holds an object of the store.
 type object struct {
 	Name string `bson:"_id"`
 	Tag  string `bson:"tag"`

@@ -38,7 +38,7 @@ import (
 type theirs struct {
 	uri    string
 	client *driver.Client
-	tap    *wire.Way
+	tap    *wire.Proxy
 
 	mu       sync.Mutex // guards what follows
 	commands map[string]bool

@@ -28,8 +28,8 @@ func (w *world) disturb(d disturbance) {
 func (w *world) lose(s *service, server wire.Server, match func(wire.Unit) bool) {
 	w.Helper()
 	trap := wire.NewTrap(func(u wire.Unit) bool { return u.Server == server && match(u) })
-	s.now.way.Arm(trap)
-	defer s.now.way.Arm(nil)
+	s.now.proxy.Arm(trap)
+	defer s.now.proxy.Arm(nil)
 	defer trap.Release(false)
 	w.flow("a message is held", func() bool {
 		select {
@@ -40,7 +40,7 @@ func (w *world) lose(s *service, server wire.Server, match func(wire.Unit) bool)
 		}
 	})
 	trap.Release(false)
-	s.now.way.Cut(server)
+	s.now.proxy.Cut(server)
 }
 
 // mongoDisturbances returns the disturbances of MongoDB.
@@ -60,7 +60,7 @@ func (w *world) mongoDisturbances() []disturbance {
 		}},
 		{"every connection to MongoDB is cut", func() {
 			for _, s := range w.services {
-				s.now.way.Cut(wire.Mongo)
+				s.now.proxy.Cut(wire.Mongo)
 			}
 		}},
 		{"cursors are killed", killCursors},

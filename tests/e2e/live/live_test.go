@@ -62,7 +62,7 @@ func TestG1G2G3G4ServicesAreKilledAndHandOver(t *testing.T) {
 
 // Aggregates share sessions, and an event writes several documents in a transaction, while
 // connections are cut, servers step down, and locks or replies are lost.
-func TestG1G2G3G4WaysAreCutAndServersDisturbed(t *testing.T) {
+func TestG1G2G3G4ConnectionsAreCutAndServersDisturbed(t *testing.T) {
 	t.Parallel()
 	inWorld(t, settings{
 		Collections: []string{"events"}, Projection: orders, SessionKey: envelope.Buckets(12), Lanes: 8, Sessions: 16, Connections: 2,

@@ -44,8 +44,8 @@ type service struct {
 type instance struct {
 	w          *world
 	kind, name string
-	way        *wire.Way
-	cut        context.CancelFunc // ends way
+	proxy      *wire.Proxy
+	cut        context.CancelFunc // ends the proxy
 	log        *log
 	stop       context.CancelFunc
 	asked      atomic.Bool // it was asked to stop, or killed
@@ -79,14 +79,14 @@ func (s *service) start() {
 		w: s.w, kind: s.kind, name: fmt.Sprintf("%s.%d", s.name, s.launched), log: &log{}, stop: cancel, cut: cut, done: make(chan struct{}),
 	}
 	var err error
-	s.now.way, err = wire.Listen(ctx, s.now.name, wire.Addrs{
+	s.now.proxy, err = wire.Listen(ctx, s.now.name, wire.Addrs{
 		Mongo: stack.Host(s.w.mongo), ServiceBus: stack.Host(s.w.stack.Endpoint(emulator.EnvServiceBus)), Blob: stack.Host(s.w.stack.Endpoint(emulator.EnvBlob)),
 	}, wire.Loopback, &s.w.checkpoints, nil)
 	require.NoError(s.w, err)
-	way := s.now.way
+	proxy := s.now.proxy
 	s.w.networks.Go(func() {
-		if err := way.Run(through); err != nil {
-			s.w.Errorf("run the network of %s: %v", way.Name(), err)
+		if err := proxy.Run(through); err != nil {
+			s.w.Errorf("run the network of %s: %v", proxy.Name(), err)
 		}
 	})
 	s.w.trace("start %s", s.now.name)
@@ -103,7 +103,7 @@ func (i *instance) run(ctx context.Context) {
 		i.w.Errorf("open the trace exporter: %v", err)
 	}
 	defer traces.Close(ctx)
-	addrs := i.way.Addrs()
+	addrs := i.proxy.Addrs()
 	if i.kind == "producer" {
 		streams := i.w.producing(addrs.ServiceBus, addrs.Blob)
 		i.err = producer.Run(ctx, streams[0], producer.Options{
@@ -126,7 +126,7 @@ func (i *instance) dialMongo(o *options.ClientOptions) { o.SetDialer(i) }
 // DialContext implements [options.ContextDialer].
 func (i *instance) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
 	var d net.Dialer
-	return d.DialContext(ctx, network, i.way.Addrs().Mongo)
+	return d.DialContext(ctx, network, i.proxy.Addrs().Mongo)
 }
 
 // ask asks the instance to stop, as SIGTERM does.

@@ -19,8 +19,8 @@ import (
 	emulator "github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// The documents in memory are the server's after every write, whatever is written; and what one
-// refuses, the other does. MONGODB_URI names the server; without it, the embedded one is used.
+// After every random write the documents in memory equal those of the server, and both refuse the
+// same writes. MONGODB_URI names the server; without it, the embedded one is used.
 func TestMemoryWritesAsTheServerDoes(t *testing.T) {
 	database := emptyDatabase(t, mongoClient(t))
 	outcomes := map[string]int{}

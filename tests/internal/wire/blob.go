@@ -13,7 +13,7 @@ import (
 // blobForwarder forwards requests to the storage. A signature covers the path and not the host, so
 // another address in front of it works as well.
 type blobForwarder struct {
-	way     *Way
+	proxy   *Proxy
 	to      string
 	storage leasecheck.Doer
 }
@@ -24,10 +24,10 @@ func (f *blobForwarder) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 		panic(http.ErrAbortHandler) // the service has gone before it had sent the whole request, so nothing was sent
 	}
 	u := Unit{Server: Blob, Name: asked(in), Bytes: len(body)}
-	if !f.way.pass(u) {
+	if !f.proxy.pass(u) {
 		panic(http.ErrAbortHandler)
 	}
-	answered := f.way.records.arrived(u, in, body)
+	answered := f.proxy.records.arrived(u, in, body)
 	// A request that was sent is carried out, whether or not its sender still lives.
 	request := in.Clone(context.WithoutCancel(in.Context()))
 	request.RequestURI, request.URL.Scheme, request.URL.Host = "", "http", f.to
@@ -49,7 +49,7 @@ func (f *blobForwarder) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 		delivered = answered(response.StatusCode)
 	}
 	u.Reply = true
-	if err != nil || !f.way.pass(u) {
+	if err != nil || !f.proxy.pass(u) {
 		panic(http.ErrAbortHandler)
 	}
 	maps.Copy(out.Header(), response.Header)

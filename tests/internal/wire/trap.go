@@ -29,14 +29,14 @@ type Unit struct {
 	Changes int
 }
 
-// Trap holds the first message that matches. It is set on one or more ways and springs once.
+// Trap holds the first message that matches. It is set on one or more proxies and springs once.
 type Trap struct {
 	match   func(Unit) bool
 	sprung  chan struct{} // closed when a message is held
 	verdict chan struct{} // closed when it is released
 
 	mu      sync.Mutex // guards everything below
-	by      *Way       // on which it sprang
+	by      *Proxy     // on which it sprang
 	over    bool       // it holds no further message
 	deliver bool
 }
@@ -49,8 +49,8 @@ func NewTrap(match func(Unit) bool) *Trap {
 // Sprung returns a channel that is closed when a message is held.
 func (t *Trap) Sprung() <-chan struct{} { return t.sprung }
 
-// By returns the way on which a message is held; nil before.
-func (t *Trap) By() *Way {
+// By returns the proxy on which a message is held; nil before.
+func (t *Trap) By() *Proxy {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.by
@@ -69,7 +69,7 @@ func (t *Trap) Release(deliver bool) {
 
 // hold waits with a message that matches until it is released. It returns false if the message is
 // dropped.
-func (t *Trap) hold(w *Way, u Unit) (deliver bool) {
+func (t *Trap) hold(w *Proxy, u Unit) (deliver bool) {
 	t.mu.Lock()
 	if t.over || t.by != nil || !t.match(u) {
 		t.mu.Unlock()

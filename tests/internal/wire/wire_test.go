@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// onWay runs a way to a stack of its own.
-func onWay(t *testing.T) (*wire.Way, *emulator.Stack) {
+// onProxy runs a proxy to a stack of its own.
+func onProxy(t *testing.T) (*wire.Proxy, *emulator.Stack) {
 	t.Helper()
 	s := emulator.Start(t, emulator.Options{})
 	w, err := wire.Listen(t.Context(), "service", wire.Addrs{
@@ -51,8 +51,8 @@ func collection(t *testing.T, uri string) *mongo.Collection {
 	return client.Database("shop").Collection("events")
 }
 
-// insertOver inserts in the background, over the way.
-func insertOver(t *testing.T, w *wire.Way) (result <-chan error) {
+// insertOver inserts in the background, over the proxy.
+func insertOver(t *testing.T, w *wire.Proxy) (result <-chan error) {
 	t.Helper()
 	events := collection(t, "mongodb://"+w.Addrs().Mongo+"/?directConnection=true")
 	require.NoError(t, events.Database().Client().Ping(t.Context(), nil))
@@ -69,7 +69,7 @@ func isInsert(reply bool) func(wire.Unit) bool {
 }
 
 func TestAHeldRequestTakesEffectWhenItIsLetGo(t *testing.T) {
-	w, s := onWay(t)
+	w, s := onProxy(t)
 	trap := wire.NewTrap(isInsert(false))
 	w.Arm(trap)
 	done := insertOver(t, w)
@@ -92,7 +92,7 @@ func TestALostRequestNeverArrivesAndALostReplyIsOfOneThatDid(t *testing.T) {
 		want  int64
 	}{"request": {false, 0}, "reply": {true, 1}} {
 		t.Run(name, func(t *testing.T) {
-			w, s := onWay(t)
+			w, s := onProxy(t)
 			trap := wire.NewTrap(isInsert(test.reply))
 			w.Arm(trap)
 			done := insertOver(t, w)
@@ -109,7 +109,7 @@ func TestALostRequestNeverArrivesAndALostReplyIsOfOneThatDid(t *testing.T) {
 // A message arrives even if its sender died after sending it. Here the client is closed while the
 // wire holds the message.
 func TestAHeldMessageOutlivesItsSender(t *testing.T) {
-	w, s := onWay(t)
+	w, s := onProxy(t)
 	client, err := azservicebus.NewClientFromConnectionString(servicebus.ConnectionString(w.Addrs().ServiceBus), nil)
 	require.NoError(t, err)
 	sender, err := client.NewSender(emulator.Topic, nil)
@@ -135,7 +135,7 @@ func TestAHeldMessageOutlivesItsSender(t *testing.T) {
 }
 
 func TestLeaseRequestsHaveTheirNames(t *testing.T) {
-	w, _ := onWay(t)
+	w, _ := onProxy(t)
 	blobs, err := azblob.NewClientFromConnectionString(blob.ConnectionString(w.Addrs().Blob), nil)
 	require.NoError(t, err)
 	names := make(chan string, 10)
@@ -167,7 +167,7 @@ func TestLeaseRequestsHaveTheirNames(t *testing.T) {
 }
 
 func TestACutClosesTheConnectionsToOneServer(t *testing.T) {
-	way, _ := onWay(t)
+	proxy, _ := onProxy(t)
 	dial := func(addr, request string) net.Conn {
 		c, err := net.Dial("tcp", addr)
 		require.NoError(t, err)
@@ -179,12 +179,12 @@ func TestACutClosesTheConnectionsToOneServer(t *testing.T) {
 		return c
 	}
 	const sasl, get = "AMQP\x03\x01\x00\x00", "GET / HTTP/1.1\r\nHost: storage\r\n\r\n"
-	bus, blobs := dial(way.Addrs().ServiceBus, sasl), dial(way.Addrs().Blob, get)
-	way.Cut(wire.ServiceBus)
+	bus, blobs := dial(proxy.Addrs().ServiceBus, sasl), dial(proxy.Addrs().Blob, get)
+	proxy.Cut(wire.ServiceBus)
 	_, _ = io.Copy(io.Discard, bus) // until it is closed
 	_, err := io.WriteString(blobs, get)
 	require.NoError(t, err, "another server")
-	way.Cut(wire.Blob)
+	proxy.Cut(wire.Blob)
 	_, _ = io.Copy(io.Discard, blobs)
-	dial(way.Addrs().ServiceBus, sasl)
+	dial(proxy.Addrs().ServiceBus, sasl)
 }

@@ -24,9 +24,9 @@ func (w *World) InAnotherRegion(f func()) {
 	w.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	var serving sync.WaitGroup
-	bus, way := w.Bus, w.BusNet
+	bus, network := w.Bus, w.BusNet
 	serving.Go(func() {
-		if err := bus.Run(ctx, way); err != nil {
+		if err := bus.Run(ctx, network); err != nil {
 			w.Errorf("run Service Bus: %v", err)
 		}
 	})

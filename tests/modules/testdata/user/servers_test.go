@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// All three servers, in one line.
+// One call starts all three servers.
 func TestOrdersArriveInMongoDB(t *testing.T) {
 	servers := emulator.Start(t, emulator.Options{})
 	client, err := driver.Connect(options.Client().ApplyURI(servers.Endpoint(emulator.EnvMongo)))

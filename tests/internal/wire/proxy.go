@@ -20,8 +20,8 @@ type Addrs struct {
 	Mongo, ServiceBus, Blob string
 }
 
-// Way is the network of one service: an address for each server that forwards to it.
-type Way struct {
+// Proxy is the network of one service: an address for each server that forwards to it.
+type Proxy struct {
 	name       string
 	to         Addrs
 	listeners  [3]net.Listener // in the order of Servers
@@ -44,42 +44,42 @@ func Loopback(ctx context.Context, _ Server) (net.Listener, error) {
 	return config.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
-// Listen opens the addresses of a way. Nothing is forwarded before [Way.Run], which closes them.
-// The writes of checkpoints are added to records. storage, unless nil, stands between the way and
+// Listen opens the addresses of a proxy. Nothing is forwarded before [Proxy.Run], which closes them.
+// The writes of checkpoints are added to records. storage, unless nil, stands between the proxy and
 // Blob storage: a recorder.
-func Listen(ctx context.Context, name string, to Addrs, at Listener, records *Checkpoints, storage func(next leasecheck.Doer) leasecheck.Doer) (*Way, error) {
-	w := &Way{name: name, to: to, records: records, storage: storage, open: map[net.Conn]Server{}}
+func Listen(ctx context.Context, name string, to Addrs, at Listener, records *Checkpoints, storage func(next leasecheck.Doer) leasecheck.Doer) (*Proxy, error) {
+	p := &Proxy{name: name, to: to, records: records, storage: storage, open: map[net.Conn]Server{}}
 	for i, server := range Servers() {
 		l, err := at(ctx, server)
 		if err != nil {
 			return nil, fmt.Errorf("listen for %s: %w", name, err)
 		}
-		w.listeners[i] = l
+		p.listeners[i] = l
 	}
-	return w, nil
+	return p, nil
 }
 
 // Name returns the name of the service.
-func (w *Way) Name() string { return w.name }
+func (p *Proxy) Name() string { return p.name }
 
 // Addrs returns the addresses that the service must use instead of the servers' own.
-func (w *Way) Addrs() Addrs {
-	return Addrs{w.listeners[0].Addr().String(), w.listeners[1].Addr().String(), w.listeners[2].Addr().String()}
+func (p *Proxy) Addrs() Addrs {
+	return Addrs{p.listeners[0].Addr().String(), p.listeners[1].Addr().String(), p.listeners[2].Addr().String()}
 }
 
-// Arm sets a trap; one way has one trap at a time, and nil removes it.
-func (w *Way) Arm(t *Trap) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.trap = t
+// Arm sets a trap; one proxy has one trap at a time, and nil removes it.
+func (p *Proxy) Arm(t *Trap) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trap = t
 }
 
 // Cut closes every connection of the service to a server, without a close message. New ones are
 // allowed.
-func (w *Way) Cut(server Server) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for c, to := range w.open {
+func (p *Proxy) Cut(server Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c, to := range p.open {
 		if to == server {
 			c.Close()
 		}
@@ -87,53 +87,53 @@ func (w *Way) Cut(server Server) {
 }
 
 // Away cuts the connections to a server, as Cut does, and every new one, until another server is
-// away; with an empty name none is.
-func (w *Way) Away(server Server) {
-	w.mu.Lock()
-	w.away = server
-	w.mu.Unlock()
-	w.Cut(server)
+// away; an empty name ends that.
+func (p *Proxy) Away(server Server) {
+	p.mu.Lock()
+	p.away = server
+	p.mu.Unlock()
+	p.Cut(server)
 }
 
 // connected keeps a connection of the service until the function that it returns is called.
-func (w *Way) connected(c net.Conn, server Server) (disconnected func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.open[c] = server
-	if w.away == server {
+func (p *Proxy) connected(c net.Conn, server Server) (disconnected func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[c] = server
+	if p.away == server {
 		c.Close()
 	}
 	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.open, c)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.open, c)
 	}
 }
 
 // pass waits for as long as the message is held, and reports whether it is forwarded.
-func (w *Way) pass(u Unit) bool {
-	w.mu.Lock()
-	t := w.trap
-	w.mu.Unlock()
-	return t == nil || t.hold(w, u)
+func (p *Proxy) pass(u Unit) bool {
+	p.mu.Lock()
+	t := p.trap
+	p.mu.Unlock()
+	return t == nil || t.hold(p, u)
 }
 
 // Run forwards until ctx ends. A trap that holds a message must be released before, or Run does not
 // return.
-func (w *Way) Run(ctx context.Context) error {
+func (p *Proxy) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return w.accept(ctx, w.listeners[0], Mongo, w.to.Mongo, newMongoReader) })
-	group.Go(func() error { return w.accept(ctx, w.listeners[1], ServiceBus, w.to.ServiceBus, newAMQPReader) })
-	group.Go(func() error { return w.serveBlob(ctx, w.listeners[2]) })
+	group.Go(func() error { return p.accept(ctx, p.listeners[0], Mongo, p.to.Mongo, newMongoReader) })
+	group.Go(func() error { return p.accept(ctx, p.listeners[1], ServiceBus, p.to.ServiceBus, newAMQPReader) })
+	group.Go(func() error { return p.serveBlob(ctx, p.listeners[2]) })
 	err := group.Wait()
-	w.forwarding.Wait()
+	p.forwarding.Wait()
 	return err
 }
 
 // reader reads the next message from a connection, of requests or of replies.
 type reader func(r *bufio.Reader, reply bool) (message []byte, u Unit, err error)
 
-func (w *Way) accept(ctx context.Context, l net.Listener, server Server, to string, protocol func() reader) error {
+func (p *Proxy) accept(ctx context.Context, l net.Listener, server Server, to string, protocol func() reader) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	for {
@@ -142,16 +142,16 @@ func (w *Way) accept(ctx context.Context, l net.Listener, server Server, to stri
 			if ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("accept a connection of %s: %w", w.name, err)
+			return fmt.Errorf("accept a connection of %s: %w", p.name, err)
 		}
-		w.forwarding.Go(func() { w.splice(ctx, client, server, to, protocol()) })
+		p.forwarding.Go(func() { p.splice(ctx, client, server, to, protocol()) })
 	}
 }
 
-// splice forwards both ways of one connection until both have ended.
-func (w *Way) splice(ctx context.Context, client net.Conn, of Server, to string, next reader) {
+// splice forwards both directions of one connection until both have ended.
+func (p *Proxy) splice(ctx context.Context, client net.Conn, of Server, to string, next reader) {
 	defer client.Close()
-	defer w.connected(client, of)()
+	defer p.connected(client, of)()
 	var dialer net.Dialer
 	server, err := dialer.DialContext(ctx, "tcp", to)
 	if err != nil {
@@ -160,28 +160,28 @@ func (w *Way) splice(ctx context.Context, client net.Conn, of Server, to string,
 	defer server.Close()
 	stop := context.AfterFunc(ctx, func() { client.Close(); server.Close() })
 	defer stop()
-	var ways sync.WaitGroup
-	ways.Go(func() {
+	var pumps sync.WaitGroup
+	pumps.Go(func() {
 		// Whatever ends the requests, also those of a killed service, ends them after what it had
 		// sent.
-		w.pump(server, client, next, false)
+		p.pump(server, client, next, false)
 		server.Close()
 	})
-	ways.Go(func() {
-		w.pump(client, server, next, true)
+	pumps.Go(func() {
+		p.pump(client, server, next, true)
 		client.Close()
 	})
-	ways.Wait()
+	pumps.Wait()
 }
 
 // pump forwards one direction. A service that is gone accepts no replies: they are read and
 // dropped, so that what it had sent still arrives.
-func (w *Way) pump(to, from net.Conn, next reader, reply bool) {
+func (p *Proxy) pump(to, from net.Conn, next reader, reply bool) {
 	in := bufio.NewReaderSize(from, 64<<10)
 	gone := false
 	for {
 		message, unit, err := next(in, reply)
-		if err != nil || !w.pass(unit) {
+		if err != nil || !p.pass(unit) {
 			return
 		}
 		if gone {
@@ -197,7 +197,7 @@ func (w *Way) pump(to, from net.Conn, next reader, reply bool) {
 }
 
 // blobConnection keeps the connections to Blob storage.
-func (w *Way) blobConnection() func(net.Conn, http.ConnState) {
+func (p *Proxy) blobConnection() func(net.Conn, http.ConnState) {
 	var mu sync.Mutex
 	kept := map[net.Conn]func(){} // guarded by mu
 	return func(c net.Conn, state http.ConnState) {
@@ -205,7 +205,7 @@ func (w *Way) blobConnection() func(net.Conn, http.ConnState) {
 		defer mu.Unlock()
 		switch state { //nolint:exhaustive // the others are between the two
 		case http.StateNew:
-			kept[c] = w.connected(c, Blob)
+			kept[c] = p.connected(c, Blob)
 		case http.StateClosed:
 			kept[c]()
 			delete(kept, c)
@@ -214,17 +214,17 @@ func (w *Way) blobConnection() func(net.Conn, http.ConnState) {
 }
 
 // serveBlob forwards requests to Blob storage.
-func (w *Way) serveBlob(ctx context.Context, l net.Listener) error {
+func (p *Proxy) serveBlob(ctx context.Context, l net.Listener) error {
 	transport := &http.Transport{DisableCompression: true}
 	defer transport.CloseIdleConnections()
 	var forward leasecheck.Doer = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	if w.storage != nil {
-		forward = w.storage(forward)
+	if p.storage != nil {
+		forward = p.storage(forward)
 	}
 	server := &http.Server{
-		Handler:           &blobForwarder{way: w, to: w.to.Blob, storage: forward},
+		Handler:           &blobForwarder{proxy: p, to: p.to.Blob, storage: forward},
 		ReadHeaderTimeout: time.Minute,
-		ConnState:         w.blobConnection(),
+		ConnState:         p.blobConnection(),
 	}
 	var closing sync.WaitGroup
 	closing.Add(1)
@@ -238,7 +238,7 @@ func (w *Way) serveBlob(ctx context.Context, l net.Listener) error {
 		if stop() {
 			closing.Done()
 		}
-		return fmt.Errorf("serve Blob storage for %s: %w", w.name, err)
+		return fmt.Errorf("serve Blob storage for %s: %w", p.name, err)
 	}
 	closing.Wait()
 	return nil

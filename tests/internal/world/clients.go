@@ -24,22 +24,22 @@ func (n ByName) DialContext(ctx context.Context, network, addr string) (net.Conn
 }
 
 // BlobOptions returns the options of a client of Blob storage that uses this transport.
-func BlobOptions(way policy.Transporter) *azblob.ClientOptions {
+func BlobOptions(transport policy.Transporter) *azblob.ClientOptions {
 	o := &azblob.ClientOptions{}
-	o.Transport = way
+	o.Transport = transport
 	return o
 }
 
 // BusOptions returns the options of a client of Service Bus that uses this dialer.
-func BusOptions(way options.ContextDialer) *azservicebus.ClientOptions {
+func BusOptions(transport options.ContextDialer) *azservicebus.ClientOptions {
 	return &azservicebus.ClientOptions{
 		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
-			return way.DialContext(ctx, "", "")
+			return transport.DialContext(ctx, "", "")
 		},
 	}
 }
 
 // MongoOptions makes a client of MongoDB use this dialer.
-func MongoOptions(way options.ContextDialer) func(*options.ClientOptions) {
-	return func(o *options.ClientOptions) { o.SetDialer(way) }
+func MongoOptions(transport options.ContextDialer) func(*options.ClientOptions) {
+	return func(o *options.ClientOptions) { o.SetDialer(transport) }
 }
