@@ -17,7 +17,7 @@ import (
 const (
 	// lookForBuild is how often a projector checks whether its build has ended.
 	lookForBuild = 5 * time.Second
-	// remindOfBuild is how often it logs that it waits for it.
+	// remindOfBuild is how often a projector logs that it waits for its build.
 	remindOfBuild = 5 * time.Minute
 )
 

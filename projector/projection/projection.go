@@ -113,7 +113,7 @@ type OneDocument interface {
 // source, and the producer's FULL_DOCUMENT=required.
 type PostImages interface {
 	Projection
-	// NeedsPostImages reports whether it does.
+	// NeedsPostImages reports whether the projection computes so.
 	NeedsPostImages() bool
 }
 

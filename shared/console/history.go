@@ -25,8 +25,8 @@ type term struct {
 	Stream, Leader string
 	Epoch          int64
 	From, Seen     time.Time
-	// Ended is how it ended, and Failover how long it took until the next leader; empty while it
-	// lasts.
+	// Ended is how the term ended, and Failover how long the stream then had no leader; both are
+	// empty while the term lasts.
 	Ended, Failover string
 	Current         bool
 }

@@ -21,8 +21,8 @@ var (
 	ErrBusy = errors.New("a projector holds the session")
 	// ErrMissing means that the event that parked the aggregate is gone.
 	ErrMissing = errors.New("the event that parked the aggregate is neither in the dead-letter queue nor in its session")
-	// ErrNotBuilt means that the aggregate's state could not be built, so that no event in the
-	// queue is what it lacks. A repair reads the source.
+	// ErrNotBuilt means that the aggregate's state could not be built. No event in the queue
+	// completes it; a repair, which reads the source, does.
 	ErrNotBuilt = errors.New("the aggregate could not be built, so no event of the queue completes it")
 	// ErrNothingWaits means that no event of an aggregate that a person parked waits, so that none
 	// can be dropped.
