@@ -38,12 +38,13 @@ func Compare(a, b bson.RawValue) int {
 	case orderObjectID, orderBool, orderOther: // the last of no type that an id has in practice
 		return bytes.Compare(a.Value, b.Value)
 	}
-	return 0 // null, MinKey and MaxKey have one value each
+	return 0 // undefined, null, MinKey and MaxKey have one value each
 }
 
 // The order of the types.
 const (
 	orderMinKey = iota
+	orderUndefined
 	orderNull
 	orderNumber
 	orderString
@@ -62,7 +63,9 @@ func typeOrder(t bson.Type) int {
 	switch t {
 	case bson.TypeMinKey:
 		return orderMinKey
-	case 0, bson.TypeNull, bson.TypeUndefined:
+	case bson.TypeUndefined:
+		return orderUndefined
+	case 0, bson.TypeNull:
 		return orderNull
 	case bson.TypeInt32, bson.TypeInt64, bson.TypeDouble, bson.TypeDecimal128:
 		return orderNumber
