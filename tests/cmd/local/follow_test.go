@@ -20,7 +20,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -240,9 +239,7 @@ func followsThroughOutages(t *testing.T, c command) {
 	f.until(t, "seen 2, published 2, applied 2")
 	th.setAway(true)
 	f.until(t, "cannot watch app.orders, trying again")
-	interrupted := time.Now()
 	code, text := f.stop(t)
-	require.Less(t, time.Since(interrupted), 10*time.Second)
 	require.Equal(t, 1, code, text)
 	require.NotContains(t, text, "current topology", "the driver's words")
 	require.Contains(t, text, "NOT COMPARED")

@@ -141,9 +141,7 @@ func TestARunIsWatchedAndHarmedInABrowser(t *testing.T) {
 	p.Click(`nav a[href="/leadership"]`)
 	p.Until("the page is there", `document.title.startsWith("Leadership")`)
 	p.Click(`button[value="lose-leader"]`)
-	began := time.Now()
 	p.Until("the next leader has the next epoch", `document.querySelector("tr.current td")?.textContent === "2"`)
-	require.Less(t, time.Since(began), 20*time.Second)
 	p.Until("the failover is measured", `/lose-leader\s+[\d.]+ s until the next leader published/.test(document.querySelector("tbody").innerText)`)
 	inspect(t, p, "leadership")
 

@@ -44,9 +44,9 @@ func Loopback(ctx context.Context, _ Server) (net.Listener, error) {
 	return config.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
-// Listen opens the addresses of a proxy. Nothing is forwarded before [Proxy.Run], which closes them.
-// The writes of checkpoints are added to records. storage, unless nil, stands between the proxy and
-// Blob storage: a recorder.
+// Listen opens the addresses of a proxy. Nothing is forwarded before [Proxy.Run], which closes
+// them. The writes of checkpoints are added to records. storage, unless nil, stands between the
+// proxy and Blob storage: a recorder.
 func Listen(ctx context.Context, name string, to Addrs, at Listener, records *Checkpoints, storage func(next leasecheck.Doer) leasecheck.Doer) (*Proxy, error) {
 	p := &Proxy{name: name, to: to, records: records, storage: storage, open: map[net.Conn]Server{}}
 	for i, server := range Servers() {

@@ -21,10 +21,10 @@
 //	})
 //
 // The files: world.go has the servers, entities.go the entities of Service Bus, wait.go what waits
-// for the servers; clients.go connects clients, plug.go breaks connections, faults.go injects faults
-// into MongoDB, election.go simulates elections; producer.go and projector.go run the services,
-// operator.go their commands; source.go commits events, counting.go has projections that count
-// them, and judge.go checks the result; recorder.go keeps the logs.
+// for the servers; clients.go connects clients, plug.go breaks connections, faults.go injects
+// faults into MongoDB, election.go simulates elections; producer.go and projector.go run the
+// services, operator.go their commands; source.go commits events, counting.go has projections that
+// count them, and judge.go checks the result; recorder.go keeps the logs.
 //
 // Not here: the services over TCP and in real time (tests/e2e/sockets runs them on the stack,
 // tests/e2e/live under faults).
