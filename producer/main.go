@@ -41,8 +41,8 @@ import (
 // logger of its own.
 func Main() { MainWith(Options{}) }
 
-// MainWith is [Main] for a program with options of its own, such as a checkpoint store. The logger,
-// the instance and the tracer are those of Main.
+// MainWith is like [Main] for a program with options of its own, such as a checkpoint store. The
+// logger, the instance and the tracer are those of Main.
 func MainWith(opts Options) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	code := answer.Kept(ctx, "producer", os.Stdout, os.Stderr, func(out, errOut io.Writer) int {
@@ -54,7 +54,7 @@ func MainWith(opts Options) {
 	os.Exit(code)
 }
 
-// publishStreams is the command run: it publishes in a child process until ctx ends.
+// publishStreams executes the command run: it publishes in a child process until ctx ends.
 func publishStreams(ctx context.Context, cfgs []Config, opts Options, out io.Writer) error {
 	instance := telemetry.Instance()
 	log := telemetry.LoggerIn(cfgs[0].LogFormat, out, cfgs[0].LogLevel, "producer", instance)

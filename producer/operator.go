@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// Execute is [Main] without the process: it parses args (without the program's name), loads the
-// configuration, runs the command and returns an exit code of package commandline. Without a
+// Execute is like [Main] without the process: it parses args (without the program's name), loads
+// the configuration, runs the command and returns an exit code of package commandline. Without a
 // command it calls run, which logs its own errors. Wrong settings are printed to errOut and,
 // without a command, logged to out as well.
 func Execute(ctx context.Context, args []string, load func() ([]Config, error), opts Options, out, errOut io.Writer,

@@ -102,7 +102,7 @@ func TestAReplicaLeavesAFreeStreamToOthersTheMoreItLeads(t *testing.T) {
 	}
 }
 
-// able is a replica of a stream that has reached all that it takes to lead.
+// able returns a replica of a stream that has reached all that it takes to lead.
 func able(t *testing.T) *replica {
 	t.Helper()
 	s := &replica{election: leader.New(leader.Config{

@@ -72,7 +72,7 @@ func Run(ctx context.Context, cfg Config, opts Options, others ...Config) error 
 	return runStreams(ctx, append([]Config{cfg}, others...), opts)
 }
 
-// runStreams is [Run] with the configurations in one slice.
+// runStreams is like [Run] with the configurations in one slice.
 func runStreams(ctx context.Context, cfgs []Config, opts Options) error {
 	log := cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	shared, err := openClients(ctx, cfgs, opts)

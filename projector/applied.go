@@ -37,7 +37,7 @@ type applied struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// httpProbes are the answers over HTTP.
+// httpProbes returns the answers over HTTP.
 func (s *service) httpProbes() health.Probes {
 	probes := s.probes()
 	probes.More = map[string]http.HandlerFunc{"GET /applied": s.serveApplied}

@@ -124,7 +124,7 @@ func (c *Config) checkVersion(chosen projection.Projection) error {
 	return nil
 }
 
-// builtThrough is [apply.Options.Through].
+// builtThrough implements [apply.Options.Through].
 func (s *service) builtThrough(stream, aggregate string) string {
 	if ranges := s.ranges.Load(); ranges != nil {
 		return ranges.Through(stream, aggregate)

@@ -67,7 +67,7 @@ func (c *Config) checkpointInBlob(ctx context.Context, name string, o Options) (
 	return text[:n], "container " + c.CheckpointContainer, err
 }
 
-// checkpointInMongo is checkpointInBlob for a checkpoint in MongoDB.
+// checkpointInMongo is like checkpointInBlob for a checkpoint in MongoDB.
 func (c *Config) checkpointInMongo(ctx context.Context, name string, o Options) (text []byte, place string, err error) {
 	var checks settings.Checks
 	checks.Add(settings.CheckMongoURI("CHECKPOINT_MONGODB_URI", c.CheckpointMongoURI),

@@ -162,7 +162,7 @@ func (c *Config) problems() (all settings.Problems) {
 	return all
 }
 
-// connections is how many connections to make.
+// connections returns how many connections to make.
 func (c *Config) connections() int {
 	if c.Connections > 0 {
 		return c.Connections
@@ -174,7 +174,7 @@ func (c *Config) connections() int {
 	return (c.MaxSessions + sessionsEach - 1) / sessionsEach
 }
 
-// maxInFlightBytes is how many bytes of messages to have in hand.
+// maxInFlightBytes returns how many bytes of messages to have in hand.
 func (c *Config) maxInFlightBytes() int64 {
 	if c.MaxInFlightBytes > 0 {
 		return c.MaxInFlightBytes
@@ -185,8 +185,8 @@ func (c *Config) maxInFlightBytes() int64 {
 	return 256 << 20
 }
 
-// answerBytes is how many bytes of answers a session keeps: messages take three quarters of its
-// share, as they arrive, are applied and are completed.
+// answerBytes returns how many bytes of answers a session keeps: messages take three quarters of
+// its share, as they arrive, are applied and are completed.
 func (c *Config) answerBytes() int { return max(int(c.maxInFlightBytes())/(4*c.MaxSessions), 1) }
 
 // entity returns the entity to receive from.
@@ -236,7 +236,7 @@ func (c *Config) operating(s *service) *operator.Projector {
 	}
 }
 
-// accepting is how sessions are accepted and held.
+// accepting returns how sessions are accepted and held.
 func (c *Config) accepting(s *service) sessions.Options {
 	return sessions.Options{
 		Entity:  c.entity(),

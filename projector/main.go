@@ -53,7 +53,7 @@ func Main(projections ...projection.Projection) {
 	os.Exit(code)
 }
 
-// serve is [Main] behind the process: it returns the exit code.
+// serve does what [Main] does within the process, and returns the exit code.
 func serve(ctx context.Context, program string, args []string, projections []projection.Projection, out, errOut io.Writer) int {
 	o := Options{Program: program}
 	if len(projections) > 0 {
@@ -68,7 +68,7 @@ func serve(ctx context.Context, program string, args []string, projections []pro
 	})
 }
 
-// project is the command run: it logs, traces and projects until ctx ends.
+// project executes the command run: it logs, traces and projects until ctx ends.
 func project(ctx context.Context, cfg Config, o Options, out io.Writer) error {
 	o.Instance = telemetry.Instance()
 	o.Logger = telemetry.LoggerIn(cfg.LogFormat, out, cfg.LogLevel, "projector", o.Instance)

@@ -16,10 +16,10 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// Execute is [Main] without the process: it parses args (without the program's name), loads the
-// configuration, runs the command and returns an exit code of package commandline. run is called
-// without a command; it logs its own errors. Wrong settings are printed to errOut, and without a
-// command they are in the log on out, too.
+// Execute is like [Main] without the process: it parses args (without the program's name), loads
+// the configuration, runs the command and returns an exit code of package commandline. run is
+// called without a command; it logs its own errors. Wrong settings are printed to errOut, and
+// without a command they are in the log on out, too.
 func Execute(ctx context.Context, args []string, load func() (Config, error), o Options, out, errOut io.Writer,
 	run func(context.Context, Config) error,
 ) int {

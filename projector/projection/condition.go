@@ -33,22 +33,23 @@ type Condition struct {
 	Value any
 }
 
-// Eq is met by a field that equals the value.
+// Eq returns a condition that is met by a field that equals the value.
 func Eq(field string, value any) Condition { return Condition{field, CompareEq, value} }
 
-// Lt is met by a field below the value.
+// Lt returns a condition that is met by a field below the value.
 func Lt(field string, value any) Condition { return Condition{field, CompareLt, value} }
 
-// Lte is met by a field at or below the value.
+// Lte returns a condition that is met by a field at or below the value.
 func Lte(field string, value any) Condition { return Condition{field, CompareLte, value} }
 
-// Gt is met by a field above the value.
+// Gt returns a condition that is met by a field above the value.
 func Gt(field string, value any) Condition { return Condition{field, CompareGt, value} }
 
-// Gte is met by a field at or above the value.
+// Gte returns a condition that is met by a field at or above the value.
 func Gte(field string, value any) Condition { return Condition{field, CompareGte, value} }
 
-// Missing is met if there is no such field. A field that is null is not missing.
+// Missing returns a condition that is met if there is no such field. A field that is null is not
+// missing.
 func Missing(field string) Condition { return Condition{field, CompareExists, false} }
 
 // Filter translates conditions into MongoDB's query language. A field may be named more than once.

@@ -91,7 +91,7 @@ func (m Mirror) Project(e Event) ([]Write, error) {
 	return writes, nil
 }
 
-// truncations are operators for the arrays that an update shortened.
+// truncations returns operators for the arrays that an update shortened.
 func (m Mirror) truncations(description bson.Raw) ([]Op, error) {
 	truncated, ok := description.Lookup("truncatedArrays").ArrayOK()
 	if !ok {

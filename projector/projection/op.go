@@ -52,10 +52,10 @@ func Unset(field string) Op { return Op{OpUnset, field, ""} }
 // Inc adds to a whole number. A missing field counts as 0.
 func Inc(field string, by int64) Op { return Op{OpInc, field, by} }
 
-// Add is [Inc] for numbers of any type: int32, int64, float64, [bson.Decimal128]. The sum has the
-// wider type of the two, in this order; int32 widens to int64 if it must, and a sum that does not
-// fit into an int64 is refused. Added to a decimal, a double counts with 15 digits. For amounts of
-// money use [Inc] of cents, or decimals.
+// Add is like [Inc] for numbers of any type: int32, int64, float64, [bson.Decimal128]. The sum has
+// the wider type of the two, in this order; int32 widens to int64 if it must, and a sum that does
+// not fit into an int64 is refused. Added to a decimal, a double counts with 15 digits. For amounts
+// of money use [Inc] of cents, or decimals.
 func Add(field string, by any) Op { return Op{OpInc, field, by} }
 
 // Mul multiplies, with the types of [Add]. A missing field becomes 0, of the factor's type.

@@ -60,8 +60,8 @@ const (
 	OperationDelete  = envelope.Delete
 )
 
-// UpdateDescription is what an update changed (updatedFields, removedFields, truncatedArrays); nil
-// if the event does not carry it.
+// UpdateDescription returns what an update changed (updatedFields, removedFields, truncatedArrays);
+// nil if the event does not carry it.
 func (e Event) UpdateDescription() bson.Raw {
 	doc, _ := e.Body.Lookup("updateDescription").DocumentOK()
 	return doc

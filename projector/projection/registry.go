@@ -68,7 +68,7 @@ func (r *Registry) Lookup(name string) (Projection, bool) {
 	return p, ok
 }
 
-// Default is the projection that runs if PROJECTION is not set: the only one, or [Timeline] of
+// Default returns the projection that runs if PROJECTION is not set: the only one, or [Timeline] of
 // [Builtin]. ok is false if there are several.
 func (r *Registry) Default() (p Projection, ok bool) {
 	if r.initial == "" && len(r.byName) == 1 {

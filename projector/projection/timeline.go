@@ -55,7 +55,7 @@ func (Timeline) Project(e Event) ([]Write, error) {
 	return []Write{Update(timelineName, e.Aggregate, ops...)}, nil
 }
 
-// occurredAt is nil if neither the document nor the event has a time.
+// occurredAt returns nil if neither the document nor the event has a time.
 func occurredAt(e Event, document bson.Raw) any {
 	if v := document.Lookup("occurredAt"); v.Type != 0 && v.Type != bson.TypeNull {
 		return v

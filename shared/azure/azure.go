@@ -130,9 +130,9 @@ func (b Blob) Client(credential azcore.TokenCredential, options *azblob.ClientOp
 	return client, nil
 }
 
-// Credential is the workload's identity: in Azure its managed identity (AZURE_CLIENT_ID names a
-// user-assigned one), on a developer's machine the identity of the user who is signed in. No token
-// is fetched before the first use.
+// Credential returns the workload's identity: in Azure its managed identity (AZURE_CLIENT_ID names
+// a user-assigned one), on a developer's machine the identity of the user who is signed in. No
+// token is fetched before the first use.
 func Credential() (azcore.TokenCredential, error) {
 	credential, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {

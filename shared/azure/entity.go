@@ -30,10 +30,10 @@ func (e Entity) Validate() error {
 	return nil
 }
 
-// String is the entity for people: QUEUE, or TOPIC/SUBSCRIPTION.
+// String returns the entity for people: QUEUE, or TOPIC/SUBSCRIPTION.
 func (e Entity) String() string { return cmp.Or(e.Queue, e.Topic+"/"+e.Subscription) }
 
-// Path is the entity's address in the namespace.
+// Path returns the entity's address in the namespace.
 func (e Entity) Path() string { return cmp.Or(e.Queue, e.Topic+"/Subscriptions/"+e.Subscription) }
 
 // DeadLetters is the last part of the path of a dead-letter queue.

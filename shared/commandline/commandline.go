@@ -68,9 +68,9 @@ type Command[D, R any] struct {
 	Local func(out io.Writer) error
 }
 
-// Main is the program apart from its signals: it understands args (without the program's name),
-// passes the command on to do, and returns the exit code. The error of the program's own work may
-// choose it, with a method ExitCode.
+// Main runs the program apart from its signals: it understands args (without the program's
+// name), passes the command on to do, and returns the exit code. The error of the program's own
+// work may choose it, with a method ExitCode.
 func (p Program[D, R]) Main(args []string, out, errOut io.Writer, do func(Command[D, R], R) error) int {
 	c, r, err := p.parse(args)
 	switch {
@@ -99,14 +99,14 @@ func (p Program[D, R]) Main(args []string, out, errOut io.Writer, do func(Comman
 	return ExitProblem
 }
 
-// all are the program's commands, and those that every program has.
+// all returns the program's commands, and those that every program has.
 func (p Program[D, R]) all() []Command[D, R] {
 	return append(slices.Clone(p.Commands), versionCommand[D, R](p.Name), completionCommand(p), Command[D, R]{
 		Name: "help", Takes: "[COMMAND]", Summary: "this text, or what a command takes",
 	})
 }
 
-// helped is a command that prints a help text.
+// helped returns a command that prints a help text.
 func helped[D, R any](text string) Command[D, R] {
 	return Command[D, R]{Name: "help", Local: func(out io.Writer) error {
 		_, err := io.WriteString(out, text)
@@ -114,7 +114,7 @@ func helped[D, R any](text string) Command[D, R] {
 	}}
 }
 
-// Usage is the program's help.
+// Usage returns the program's help.
 func (p Program[D, R]) Usage() string {
 	closing := p.Notes + "`" + p.Name + " COMMAND --help` describes one command. Flags stand before --, and behind it an operand that begins with -.\n" + closing
 	return "usage: " + p.Name + " [COMMAND]\n\n" + listOf(p.all()) + "\n" + strings.ReplaceAll(terminal.Wrap(closing, columns), "\n  ", "\n")
@@ -133,7 +133,7 @@ func listOf[D, R any](commands []Command[D, R]) string {
 	return b.String()
 }
 
-// group are the commands of two words that begin with this one.
+// group returns the commands of two words that begin with this one.
 func (p Program[D, R]) group(first string) []Command[D, R] {
 	return slices.DeleteFunc(p.all(), func(c Command[D, R]) bool { return !strings.HasPrefix(c.Name, first+" ") })
 }
@@ -141,7 +141,7 @@ func (p Program[D, R]) group(first string) []Command[D, R] {
 const closing = "It is configured by environment variables, for every command as for run: see docs/configure.md.\n" +
 	"It exits with 0: fine, 1: a problem was found or the command failed, 2: wrong usage or settings.\n"
 
-// usageOf is the help of one command.
+// usageOf returns the help of one command.
 func (p Program[D, R]) usageOf(c Command[D, R]) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "usage: %s\n\n", strings.TrimSpace(p.Name+" "+c.Name+" "+c.Takes))
@@ -165,7 +165,7 @@ func unlessZero(f *flag.Flag) string {
 	return " (default " + f.DefValue + ")"
 }
 
-// flags are the flags of a command.
+// flags returns the flags of a command.
 func (p Program[D, R]) flags(c Command[D, R], r *R) *flag.FlagSet {
 	flags := flag.NewFlagSet(c.Name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -268,9 +268,9 @@ func parseMixed(flags *flag.FlagSet, args []string) (operands []string, err erro
 	}
 }
 
-// Invocation is what people type to run a program: the name of its executable, os.Args[0], or `go
-// run .` where the go command has built it for one run. Messages name commands by it, so that they
-// can be copied whatever the program is called.
+// Invocation returns what people type to run a program: the name of its executable, os.Args[0], or
+// `go run .` where the go command has built it for one run. Messages name commands by it, so that
+// they can be copied whatever the program is called.
 func Invocation(executable string) string {
 	slashed := filepath.ToSlash(executable)
 	if strings.Contains(slashed, "/go-build") && strings.HasSuffix(filepath.ToSlash(filepath.Dir(slashed)), "/exe") {

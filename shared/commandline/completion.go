@@ -36,8 +36,8 @@ func completionCommand[D, R any](p Program[D, R]) Command[D, R] {
 	}
 }
 
-// words are the words that can follow, by the words before them (empty at the beginning): the next
-// words of commands, or a command's flags.
+// words returns the words that can follow, by the words before them (empty at the beginning): the
+// next words of commands, or a command's flags.
 func (p Program[D, R]) words() map[string][]string {
 	follow := map[string][]string{}
 	add := func(before, word string) {

@@ -37,8 +37,8 @@ func (c configuration) Print(out io.Writer) {
 	}
 }
 
-// ConfigCommand is the command config. list returns the settings in force, and load reads them as
-// the program's own work does.
+// ConfigCommand returns the command config. list returns the settings in force, and load reads them
+// as the program's own work does.
 func ConfigCommand[D, R any](list func() []settings.Setting, load func() error) Command[D, R] {
 	var asJSON, lint bool
 	return Command[D, R]{

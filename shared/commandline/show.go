@@ -39,7 +39,7 @@ func Diagnose(out io.Writer, asJSON bool, found checkup.Findings) error {
 	return nil
 }
 
-// Count is a number of things for people: "1 event", "3 events". one names a single thing, and
+// Count returns a number of things for people: "1 event", "3 events". one names a single thing, and
 // takes an s for more.
 func Count[N int | int64](n N, one string) string {
 	if n == 1 {

@@ -90,17 +90,18 @@ type Change struct {
 	Claim *Claim
 }
 
-// Document is the document after the change. It is nil for a delete, and for an update if the
+// Document returns the document after the change. It is nil for a delete, and for an update if the
 // document has been deleted since or the producer did not ask for it.
 func (c Change) Document() bson.Raw { return c.sub("fullDocument") }
 
-// Before is the document before the change, if the collection keeps pre-images; else nil.
+// Before returns the document before the change, if the collection keeps pre-images; else nil.
 func (c Change) Before() bson.Raw { return c.sub("fullDocumentBeforeChange") }
 
-// Key is the changed document's key: its _id, and the shard key's fields on a sharded collection.
+// Key returns the changed document's key: its _id, and the shard key's fields on a sharded
+// collection.
 func (c Change) Key() bson.Raw { return c.sub("documentKey") }
 
-// SessionID is the id of the session that carries the change.
+// SessionID returns the id of the session that carries the change.
 func (c Change) SessionID() string {
 	if c.Session != "" {
 		return c.Session

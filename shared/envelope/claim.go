@@ -61,7 +61,7 @@ func (c *Change) Redeem(body []byte) error {
 	return nil
 }
 
-// WrongSize is the error for a stored body whose size differs from the claimed one.
+// WrongSize returns the error for a stored body whose size differs from the claimed one.
 func (c *Claim) WrongSize(size int64) *Error {
 	return &Error{ReasonClaimCorrupt, fmt.Sprintf("blob %s contains %d bytes, but %d were stored", c.Blob, size, c.Size), nil}
 }

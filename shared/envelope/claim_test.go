@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// claimed is a change whose body is kept elsewhere.
+// claimed returns a change whose body is kept elsewhere.
 func claimed(c envelope.Change) envelope.Change {
 	claim := envelope.NewClaim(c)
 	c.Claim, c.Body = &claim, nil

@@ -239,7 +239,7 @@ func UnknownEncoding(m *azservicebus.ReceivedMessage) (contentType string, unkno
 	return media, !row && !pack && media != claimCheck
 }
 
-// Partial is what can be read of a message that [Decode] refuses: its id, and the stream, the
+// Partial returns what can be read of a message that [Decode] refuses: its id, and the stream, the
 // aggregate, the position, the operation, the version and the row, each empty if it cannot be read.
 // The aggregate is the subject; without a subject it is the session's id, if the session belongs to
 // one aggregate and its id is not a hash.

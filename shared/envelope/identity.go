@@ -20,7 +20,7 @@ const maxSessionID = 128
 // hashedSession begins the id of a session if the aggregate's id is too long to be one.
 const hashedSession = "sha256:"
 
-// MessageID is the identity of a change: hex SHA-256 of the stream, a newline, and the resume
+// MessageID returns the identity of a change: hex SHA-256 of the stream, a newline, and the resume
 // token's text. 64 characters, of the 128 that Service Bus allows.
 func MessageID(stream, token string) string {
 	var room [512]byte // for nearly all: it is made for every event
@@ -30,9 +30,9 @@ func MessageID(stream, token string) string {
 	return string(text[:])
 }
 
-// InGeneration is the MessageId of a change that is published again, made from its identity. It
-// differs in each generation, so that the broker's duplicate detection does not drop what it saw in
-// the generation before. Generation 0 is the first.
+// InGeneration returns the MessageId of a change that is published again, made from its identity.
+// It differs in each generation, so that the broker's duplicate detection does not drop what it saw
+// in the generation before. Generation 0 is the first.
 func InGeneration(id string, generation int64) string {
 	if generation == 0 {
 		return id
@@ -41,8 +41,8 @@ func InGeneration(id string, generation int64) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// SessionID is the session that carries an aggregate: the id itself, or "sha256:" and the hex hash
-// of an id that Service Bus would refuse as too long.
+// SessionID returns the session that carries an aggregate: the id itself, or "sha256:" and the hex
+// hash of an id that Service Bus would refuse as too long.
 func SessionID(aggregate string) string {
 	if len(aggregate) <= maxSessionID || utf16Len(aggregate) <= maxSessionID {
 		return aggregate
@@ -59,9 +59,9 @@ func utf16Len(s string) int {
 	return n
 }
 
-// TokenText is a resume token as text: its _data string, which alone identifies the change (the
-// _typeBits next to it only distinguish types of equal numbers); if it has none, the hex of the
-// whole document.
+// TokenText returns a resume token as text: its _data string, which alone identifies the change
+// (the _typeBits next to it only distinguish types of equal numbers); if it has none, the hex of
+// the whole document.
 func TokenText(token bson.Raw) string {
 	if data, ok := token.Lookup("_data").StringValueOK(); ok {
 		return data
@@ -76,8 +76,8 @@ func Sortable(token string) bool {
 	return strings.HasPrefix(token, "82") && len(token)%2 == 0 && strings.Trim(token, "0123456789ABCDEF") == ""
 }
 
-// TokenTime is the cluster time in a sortable token or position: its seconds and its increment, in
-// hex, follow the byte 82. It is zero for any other text.
+// TokenTime returns the cluster time in a sortable token or position: its seconds and its
+// increment, in hex, follow the byte 82. It is zero for any other text.
 func TokenTime(position string) (t bson.Timestamp) {
 	if len(position) < 18 || !Sortable(position[:18]) {
 		return t
@@ -89,8 +89,8 @@ func TokenTime(position string) (t bson.Timestamp) {
 	return bson.Timestamp{T: uint32(both >> 32), I: uint32(both)}
 }
 
-// TokenForm is the version in a sortable token, or in a position that was made from one. It follows
-// the cluster time: 2B02 is version 1, 2B04 is version 2. It is empty for any other text.
+// TokenForm returns the version in a sortable token, or in a position that was made from one. It
+// follows the cluster time: 2B02 is version 1, 2B04 is version 2. It is empty for any other text.
 func TokenForm(position string) string {
 	const at, zero = 18, "29"
 	switch {
@@ -143,7 +143,7 @@ func TextByType(v bson.RawValue) (text string, ok bool) {
 	return s, s != "" && utf8.ValidString(s)
 }
 
-// Number is a BSON value as the version of an event: a whole number of any numeric type but
+// Number returns a BSON value as the version of an event: a whole number of any numeric type but
 // decimal. ok is false for anything else, such as "1", which is text.
 func Number(v bson.RawValue) (n int64, ok bool) {
 	switch v.Type {

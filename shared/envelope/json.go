@@ -145,7 +145,7 @@ func appendValue(dst []byte, kind bson.Type, value []byte, level int) (_ []byte,
 	return append(dst, `"}`...), true
 }
 
-// appendOther is appendValue of the types that are no number, text or id.
+// appendOther is like appendValue of the types that are no number, text or id.
 func appendOther(dst []byte, kind bson.Type, value []byte) (_ []byte, ok bool) {
 	number := binary.LittleEndian
 	switch kind {

@@ -127,8 +127,8 @@ var oddKeys = []string{
 
 var oddTexts = []string{"", "\b\f\n\r\t\x01\x1f\x7f<>&/", "5", "NaN", "x", "a\xffb", "\x00", "\u2028\"\\", "2020-01-01T00:00:00Z", "65f1a0b2c3d4e5f601234567", "\xed\xa0\x80", "\U0001F600", "</script>"}
 
-// randomDocument is a document of random values; an odd one may have fields that look like Extended
-// JSON's, and any bits.
+// randomDocument returns a document of random values; an odd one may have fields that look like
+// Extended JSON's, and any bits.
 func randomDocument(r *rand.Rand, depth int, odd bool) []byte {
 	b := bsoncore.NewDocumentBuilder()
 	for n := range r.IntN(6) {

@@ -31,8 +31,8 @@ const (
 // Buckets returns the key bucket:N, with n from 1 to [MaxBuckets].
 func Buckets(n int) SessionKey { return SessionKey{buckets: n} }
 
-// Session is the id of the session that carries an aggregate: see [SessionID], or "bucket-" and the
-// first eight bytes of the id's SHA-256, big-endian, modulo N.
+// Session returns the id of the session that carries an aggregate: see [SessionID], or "bucket-"
+// and the first eight bytes of the id's SHA-256, big-endian, modulo N.
 func (k SessionKey) Session(aggregate string) string {
 	if k.buckets == 0 {
 		return SessionID(aggregate)
@@ -41,7 +41,7 @@ func (k SessionKey) Session(aggregate string) string {
 	return bucketSession + strconv.FormatUint(binary.BigEndian.Uint64(sum[:8])%uint64(k.buckets), 10)
 }
 
-// String is the key as it is configured: aggregate, or bucket:N.
+// String returns the key as it is configured: aggregate, or bucket:N.
 func (k SessionKey) String() string {
 	if k.buckets == 0 {
 		return keyAggregate

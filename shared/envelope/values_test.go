@@ -48,8 +48,8 @@ func rawValue(t *testing.T, value any) bson.RawValue {
 	return bson.Raw(document).Lookup("v")
 }
 
-// types are values, each in the form that stands for all equal ones, as canonical Extended JSON,
-// which shows their types.
+// types returns values, each in the form that stands for all equal ones, as canonical Extended
+// JSON, which shows their types.
 func types(t *testing.T, values bson.A) []string {
 	t.Helper()
 	var all []string

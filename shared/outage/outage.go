@@ -88,7 +88,7 @@ func (o *Outage) Until(ctx context.Context, attempt time.Duration, check func(co
 	}
 }
 
-// Err is the current failure, or nil.
+// Err returns the current failure, or nil.
 func (o *Outage) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -29,7 +29,7 @@ func (b *Backoff) Next() time.Duration {
 	return wait/2 + rand.N(wait/2+1)
 }
 
-// Attempts is the number of waits taken since the start or the last Reset.
+// Attempts returns the number of waits taken since the start or the last Reset.
 func (b *Backoff) Attempts() int { return b.attempts }
 
 // Reset starts over after a success.

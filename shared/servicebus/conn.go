@@ -38,10 +38,10 @@ func newConn(ctx context.Context, n *Namespace, opened *amqp.Conn) *Conn {
 	return c
 }
 
-// Done is closed when the connection has ended, at either end.
+// Done returns a channel that is closed when the connection has ended, at either end.
 func (c *Conn) Done() <-chan struct{} { return c.amqp.Done() }
 
-// Err is why the connection has ended; nil while it is open.
+// Err returns why the connection has ended; nil while it is open.
 func (c *Conn) Err() error { return c.amqp.Err() }
 
 // Close closes the connection, and waits for its background work to end. It does not wait for the

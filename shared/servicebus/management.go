@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// management is the address of an entity's management node.
+// management returns the address of an entity's management node.
 func management(entity string) string { return entity + "/$management" }
 
 // Manage sends a request to an entity's management node, for one of the entity's links on this

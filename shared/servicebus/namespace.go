@@ -68,5 +68,5 @@ func (n *Namespace) dial(ctx context.Context) (*amqp.Conn, error) {
 	return amqp.Dial(ctx, n.scheme+"://"+cmp.Or(n.options.CustomEndpoint, n.host)+"/", options)
 }
 
-// audience is the name of an entity or of its management node in a token.
+// audience returns the name of an entity or of its management node in a token.
 func (n *Namespace) audience(path string) string { return n.scheme + "://" + n.host + "/" + path }

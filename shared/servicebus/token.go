@@ -78,8 +78,8 @@ func (k key) token(_ context.Context, audience string) (token, error) {
 		url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil))), expires.Unix(), k.name)}, nil
 }
 
-// renewal is how long to wait before a token is renewed: until ten minutes before it expires, and
-// at least until half of its time has passed, since an identity may return the same token until
+// renewal returns how long to wait before a token is renewed: until ten minutes before it expires,
+// and at least until half of its time has passed, since an identity may return the same token until
 // shortly before it expires.
 func renewal(now, expires time.Time) time.Duration {
 	const ahead, least = 10 * time.Minute, 10 * time.Second

@@ -47,7 +47,7 @@ func (c *Checks) Problems() error {
 	return Problems(c.problems)
 }
 
-// AtLeast is nil for a value that is at least low.
+// AtLeast returns nil for a value that is at least low.
 func AtLeast[T cmp.Ordered](name string, value, low T) error {
 	if value < low {
 		return fmt.Errorf("%s: must be at least %v (it is %v)", name, low, value)
@@ -55,7 +55,7 @@ func AtLeast[T cmp.Ordered](name string, value, low T) error {
 	return nil
 }
 
-// AtMost is nil for a value that is at most high.
+// AtMost returns nil for a value that is at most high.
 func AtMost[T cmp.Ordered](name string, value, high T) error {
 	if value > high {
 		return fmt.Errorf("%s: must be at most %v (it is %v)", name, high, value)
@@ -63,7 +63,7 @@ func AtMost[T cmp.Ordered](name string, value, high T) error {
 	return nil
 }
 
-// Between is nil for a value from low to high.
+// Between returns nil for a value from low to high.
 func Between[T cmp.Ordered](name string, value, low, high T) error {
 	if value < low || value > high {
 		return fmt.Errorf("%s: must be from %v to %v (it is %v)", name, low, high, value)
@@ -71,7 +71,7 @@ func Between[T cmp.Ordered](name string, value, low, high T) error {
 	return nil
 }
 
-// OneOf is nil for one of the choices.
+// OneOf returns nil for one of the choices.
 func OneOf(name, value string, choices ...string) error {
 	if !slices.Contains(choices, value) {
 		return fmt.Errorf("%s: must be one of %s (it is %q)", name, strings.Join(choices, ", "), value)

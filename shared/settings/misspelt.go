@@ -31,7 +31,7 @@ func Names(spec any) (names []string) {
 	return names
 }
 
-// fields are the fields of a struct that have a setting.
+// fields returns the fields of a struct that have a setting.
 func fields(t reflect.Type) func(yield func(reflect.StructField) bool) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -85,7 +85,7 @@ func (k Known) Misspelt(environ []string) Problems {
 	return problems
 }
 
-// misspelling is what is wrong with a variable that is not a setting; "" if nothing is.
+// misspelling returns what is wrong with a variable that is not a setting; "" if nothing is.
 func (k Known) misspelling(name string, all, ofStreams []string) string {
 	if meant := nearest(name, all); meant != "" {
 		return "is no setting; did you mean " + meant + "?"
@@ -115,7 +115,8 @@ func (k Known) misspelling(name string, all, ofStreams []string) string {
 	return ""
 }
 
-// nearest is the setting that a name was most likely meant to be; "" if it is not similar to any.
+// nearest returns the setting that a name was most likely meant to be; "" if it is not similar to
+// any.
 func nearest(name string, settings []string) string {
 	upper := strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToUpper(name))
 	best, distance := "", 3
@@ -165,8 +166,8 @@ func Near(word string, words []string) string {
 	return best
 }
 
-// edits is the number of letters to insert, delete, replace or swap with a neighbour to get from a
-// to b.
+// edits returns the number of letters to insert, delete, replace or swap with a neighbour to get
+// from a to b.
 func edits(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -12,9 +12,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// CheckMongoURI is nil for a MongoDB connection string. Otherwise the error names the setting, but
-// not what is wrong with its value: the driver's text may quote the password. A mongodb+srv name is
-// resolved when connecting, not here, so that a service starts even if DNS does not answer.
+// CheckMongoURI returns nil for a MongoDB connection string. Otherwise the error names the setting,
+// but not what is wrong with its value: the driver's text may quote the password. A mongodb+srv
+// name is resolved when connecting, not here, so that a service starts even if DNS does not answer.
 func CheckMongoURI(setting, uri string) error {
 	if uri == "" {
 		return fmt.Errorf("%s: is required and not set", setting)
@@ -28,8 +28,8 @@ func CheckMongoURI(setting, uri string) error {
 	return fmt.Errorf("%s: is not a MongoDB connection string (mongodb://… or mongodb+srv://…)", setting)
 }
 
-// checkTLSFiles is nil unless a file with certificates that a connection string names cannot be
-// read. The name is no secret.
+// checkTLSFiles returns nil unless a file with certificates that a connection string names cannot
+// be read. The name is no secret.
 func checkTLSFiles(setting, uri string) error {
 	_, query, _ := strings.Cut(uri, "?")
 	for option := range strings.SplitSeq(query, "&") {
@@ -54,7 +54,7 @@ func checkTLSFiles(setting, uri string) error {
 // tlsFiles are the options of a connection string that name a file.
 var tlsFiles = []string{"tlsCAFile", "tlsCertificateKeyFile", "tlsCertificateFile", "tlsPrivateKeyFile", "sslCertificateAuthorityFile", "sslClientCertificateKeyFile"}
 
-// MongoDatabase is nil for a name that a database can have. Neither this error nor the one of
+// MongoDatabase returns nil for a name that a database can have. Neither this error nor the one of
 // [MongoCollection] quotes the value: it is often a connection string in the wrong place.
 func MongoDatabase(setting, name string) error {
 	switch {
@@ -66,8 +66,8 @@ func MongoDatabase(setting, name string) error {
 	return nil
 }
 
-// MongoCollection is nil for a name that a user's collection can have. An empty name would be worse
-// than a wrong one: the driver would watch the whole database.
+// MongoCollection returns nil for a name that a user's collection can have. An empty name would be
+// worse than a wrong one: the driver would watch the whole database.
 func MongoCollection(setting, name string) error {
 	switch {
 	case name == "":

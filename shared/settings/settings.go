@@ -41,9 +41,9 @@ func (p Problems) Unwrap() []error { return p }
 // hides nor causes another. The error is a [Problems].
 func Load(spec any) error { return LoadWithPrefix(spec, "") }
 
-// LoadWithPrefix is [Load], with variables whose names begin with prefix taking precedence over
-// those without it, which several callers may share. A problem names the variable that the value
-// came from.
+// LoadWithPrefix is like [Load], with variables whose names begin with prefix taking precedence
+// over those without it, which several callers may share. A problem names the variable that the
+// value came from.
 func LoadWithPrefix(spec any, prefix string) error {
 	var problems Problems
 	load(reflect.ValueOf(spec).Elem(), prefix, &problems)
@@ -74,7 +74,7 @@ func about(unreadable, problem error) bool {
 // name matches the name of a variable in a text.
 var name = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\b`)
 
-// renamed is a problem with the names of the variables that are in force.
+// renamed returns a problem with the names of the variables that are in force.
 func renamed(problem error, prefix string) error {
 	if prefix == "" {
 		return problem
@@ -128,8 +128,8 @@ func read(field reflect.StructField) (reflect.Value, error) {
 // errEmpty is a required setting that is set, but empty.
 var errEmpty = errors.New("empty")
 
-// describe is the problem of a field. own is the variable that takes precedence over the field's
-// variable, or the same one.
+// describe returns the problem of a field. own is the variable that takes precedence over the
+// field's variable, or the same one.
 func describe(field reflect.StructField, own string, err error) error {
 	name := field.Tag.Get("envconfig")
 	if parse, ok := errors.AsType[*envconfig.ParseError](err); ok {

@@ -71,8 +71,8 @@ const (
 	FormatText = "text"
 )
 
-// LoggerIn is [Logger] in one of the forms. Text is for people: a short time first, nothing of what
-// is the same in every record, identifiers shortened, and statuses as attributes.
+// LoggerIn is like [Logger] in one of the forms. Text is for people: a short time first, nothing of
+// what is the same in every record, identifiers shortened, and statuses as attributes.
 func LoggerIn(format string, w io.Writer, level slog.Level, service, instance string) *slog.Logger {
 	file, isFile := w.(*os.File)
 	if format != FormatText && (format != FormatAuto || !isFile || !terminal.Is(file)) {

@@ -40,7 +40,7 @@ func Printable(text string) string {
 	return b.String()
 }
 
-// Lines is [Printable] for a text of several lines.
+// Lines is like [Printable] for a text of several lines.
 func Lines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
@@ -51,16 +51,16 @@ func Lines(text string) string {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
-// Paste is a command line that can be pasted into a shell: words are the program, the command and
-// its flags, and operand is a user's data. The operand is quoted, and follows -- so that it is
+// Paste returns a command line that can be pasted into a shell: words are the program, the command
+// and its flags, and operand is a user's data. The operand is quoted, and follows -- so that it is
 // never taken for a flag.
 func Paste(operand string, words ...string) string {
 	return strings.Join(words, " ") + " -- " + Quote(operand)
 }
 
-// Quote is a word that a POSIX shell reads as exactly this text. Characters that a terminal would
-// act on when they are printed or pasted are written as escapes of printf. A NUL, which cannot be
-// in an argument, is dropped.
+// Quote returns a word that a POSIX shell reads as exactly this text. Characters that a terminal
+// would act on when they are printed or pasted are written as escapes of printf. A NUL, which
+// cannot be in an argument, is dropped.
 func Quote(text string) string {
 	if text != "" && strings.IndexFunc(text, special) < 0 {
 		return text
@@ -80,7 +80,7 @@ func Quote(text string) string {
 	return quoted
 }
 
-// format is a format of printf, between single quotes, that prints exactly this text.
+// format returns a format of printf, between single quotes, that prints exactly this text.
 func format(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {

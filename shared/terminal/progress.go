@@ -135,7 +135,7 @@ func (p *Progress) clear() {
 	}
 }
 
-// line is the progress in words, short enough for a terminal of 80 columns.
+// line returns the progress in words, short enough for a terminal of 80 columns.
 func line(what string, done, total int64, took time.Duration, rate float64) string {
 	const most = 30
 	if runes := []rune(what); len(runes) > most {

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TraceParent is the W3C traceparent of a span; empty if the span has none.
+// TraceParent returns the W3C traceparent of a span; empty if the span has none.
 func TraceParent(c trace.SpanContext) string {
 	if !c.IsValid() {
 		return ""
@@ -16,9 +16,9 @@ func TraceParent(c trace.SpanContext) string {
 	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-" + (c.TraceFlags() & trace.FlagsSampled).String()
 }
 
-// Remote is the span of another process that a traceparent identifies. It is not valid if the text
-// is not a traceparent: a lost trace is no reason to fail. Of a later version, Remote reads the
-// parts that version 00 has.
+// Remote returns the span of another process that a traceparent identifies. It is not valid if the
+// text is not a traceparent: a lost trace is no reason to fail. Of a later version, Remote reads
+// the parts that version 00 has.
 func Remote(traceparent string) trace.SpanContext {
 	// Version "-" trace id "-" span id "-" flags [W3C Trace Context, section 3.2.2]; version 00 has
 	// no more.

@@ -48,8 +48,8 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// Wait is [synctest.Wait]: it waits until every other goroutine of the bubble waits for another of
-// them, or for time.
+// Wait is like [synctest.Wait]: it waits until every other goroutine of the bubble waits for
+// another of them, or for time.
 func Wait() { synctest.Wait() }
 
 // isDeadlock reports whether synctest panicked because the bubble is deadlocked. The type of that

@@ -82,7 +82,7 @@ func newSource(b *testing.B, latency time.Duration, count, aggregates int) *sour
 	return src
 }
 
-// newEmptySource is newSource without events.
+// newEmptySource is like newSource without events.
 func newEmptySource(b *testing.B, o emulator.Options) *source {
 	b.Helper()
 	s := newStack(b, o)
@@ -181,7 +181,7 @@ func (s *source) runProducer(b *testing.B, l load) pace {
 	return s.runProducerWith(b, l, func(*producer.Config) {})
 }
 
-// runProducerWith is runProducer with other settings.
+// runProducerWith is like runProducer with other settings.
 func (s *source) runProducerWith(b *testing.B, l load, change func(*producer.Config)) pace {
 	b.Helper()
 	s.runs++

@@ -50,7 +50,7 @@ func newBacklog(b *testing.B, latency time.Duration, count, aggregates int, key 
 	return &backlog{stack: s, mongo: connect(b, s.Endpoint(emulator.EnvMongo)), count: count}
 }
 
-// counted is the message of the n-th event.
+// counted returns the message of the n-th event.
 func counted(b *testing.B, n, aggregates int, key envelope.SessionKey) *azservicebus.Message {
 	b.Helper()
 	aggregate := fmt.Sprintf("a%06d", n%aggregates)

@@ -123,8 +123,8 @@ type spell struct {
 
 func (s spell) String() string { return fmt.Sprintf("%s for %s", s.name, s.lasts) }
 
-// spells are drawn from a seed: every trouble comes once before one comes again. They last from a
-// second, which no timeout notices, to longest.
+// spells returns what is drawn from a seed: every trouble comes once before one comes again. They
+// last from a second, which no timeout notices, to longest.
 func spells(seed uint64, n int, longest time.Duration) (drawn []spell) {
 	random := rand.New(rand.NewPCG(seed, 0x7e7))
 	var order []int

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// litter has a stranger send undecodable messages among those of the stream, one after the other.
+// litter sends undecodable messages of a stranger among those of the stream, one after the other.
 func (w *world) litter(ctx context.Context) {
 	if len(w.plan.Garbage) == 0 {
 		return

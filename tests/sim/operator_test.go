@@ -141,7 +141,7 @@ func (w *world) succeeds(args ...string) bool {
 // killed runs a command until its process is killed after d.
 func (w *world) killed(d time.Duration, args ...string) { w.killedBy(d, nil, args...) }
 
-// killedBy is killed with other settings.
+// killedBy is like killed with other settings.
 func (w *world) killedBy(d time.Duration, change func(*projector.Config, *projector.Options), args ...string) {
 	ctx, kill := context.WithCancel(w.Context())
 	defer kill()

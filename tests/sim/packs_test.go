@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// commandPacks has the operator let leaders send packs, or let them not, beside everything else.
+// commandPacks lets leaders send packs, or forbids it, as an operator, beside everything else.
 func (w *world) commandPacks(step plan.Step) {
 	w.work.Go(func() {
 		args := []string{"packs", step.Command, "--stream", step.Stream}

@@ -180,7 +180,7 @@ func (w *world) newProjector(name string) *slot {
 	return w.newProjectorBy(name, func(c *projector.Config, o *projector.Options) { w.programOf(name).runs(c, o) })
 }
 
-// newProjectorBy is newProjector with other settings.
+// newProjectorBy is like newProjector with other settings.
 func (w *world) newProjectorBy(name string, change func(*projector.Config, *projector.Options)) *slot {
 	s := &slot{w: w, name: name}
 	s.launch = func(ctx context.Context, i *instance) error {

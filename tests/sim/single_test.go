@@ -112,10 +112,10 @@ func (w *world) beHealthy(ctx context.Context) (finish func()) {
 	}
 }
 
-// recovers is how long the projectors may take to recover from what disturbed them. When a machine
-// is lost, the broker may still grant a session to a request of its projector, until that has
-// waited for as long as it was to; then that session's lock runs out; and the longest pause before
-// a message that was delivered often, or between two attempts, is half a minute.
+// recovers returns how long the projectors may take to recover from what disturbed them. When a
+// machine is lost, the broker may still grant a session to a request of its projector, until that
+// has waited for as long as it was to; then that session's lock runs out; and the longest pause
+// before a message that was delivered often, or between two attempts, is half a minute.
 func (w *world) recovers() time.Duration {
 	return w.projectorConfig().AcceptTimeout + w.plan.Settings.LockDuration.Duration + 30*time.Second
 }
@@ -147,7 +147,7 @@ func (w *world) disturb(began time.Time, step plan.Step) {
 	w.record.Note(func(run *checker.Run) { run.Disturbed = append(run.Disturbed, checker.Span{From: began, To: end}) })
 }
 
-// waits is what is judged of how long the healthy aggregates wait, see README.md.
+// waits returns what is judged of how long the healthy aggregates wait, see README.md.
 func (w *world) waits() *checker.Waits {
 	if w.plan.Settings.Healthy == 0 {
 		return nil

@@ -224,7 +224,7 @@ func (w *world) overtaken() (all []parking) {
 	return all
 }
 
-// giveUp has the operator check whether the read model contains an event, and drop its message.
+// giveUp checks, as an operator, whether the read model contains an event, and drops its message.
 func (w *world) giveUp(p parking) {
 	run := w.record.Run()
 	version := run.VersionOf(p.messageID)

@@ -196,7 +196,7 @@ func (w *world) recorded(next leasecheck.Doer) leasecheck.Doer {
 	return next
 }
 
-// recordedStore is recorded for a checkpoint in MongoDB.
+// recordedStore is like recorded for a checkpoint in MongoDB.
 func (w *world) recordedStore(next store.Store) store.Store {
 	for _, r := range w.leases {
 		next = r.Store(next)

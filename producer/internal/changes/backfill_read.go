@@ -230,7 +230,8 @@ func (b *backfillSource) namespace() bson.D {
 	return bson.D{{Key: "db", Value: b.collection.Database().Name()}, {Key: "coll", Value: b.collection.Name()}}
 }
 
-// plain is the collection without concerns, which a session that reads as of a time does not take.
+// plain returns the collection without concerns, which a session that reads as of a time does not
+// take.
 func (b *backfillSource) plain() *mongo.Collection {
 	preference := readpref.Primary()
 	if b.config.Backfill.Secondary {

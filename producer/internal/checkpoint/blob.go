@@ -19,14 +19,14 @@ import (
 	"github.com/sluice-cdc/sluice/producer/store"
 )
 
-// absent is the condition that a blob does not exist.
+// absent returns the condition that a blob does not exist.
 func absent() *blob.AccessConditions {
 	return &blob.AccessConditions{
 		ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: to.Ptr(azcore.ETagAny)},
 	}
 }
 
-// unchanged is the condition that a blob has this ETag.
+// unchanged returns the condition that a blob has this ETag.
 func unchanged(tag store.Tag) *blob.ModifiedAccessConditions {
 	return &blob.ModifiedAccessConditions{IfMatch: new(azcore.ETag(tag))}
 }

@@ -99,7 +99,7 @@ func decode(text []byte, stream string) (Record, error) {
 	return r, err
 }
 
-// parse is [decode] that also returns a record that stays behind after a move.
+// parse is like [decode], and also returns a record that stays behind after a move.
 func parse(text []byte, stream string) (r Record, err error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		if !errors.Is(err, ErrUnreadable) {
@@ -133,7 +133,7 @@ func (c *Checkpoint) Create(ctx context.Context, r Record) error {
 	return c.Restore(ctx, r)
 }
 
-// Restore is Create for a stream that has had a leader: it recreates the checkpoint. Errors:
+// Restore is like Create, for a stream that has had a leader: it recreates the checkpoint. Errors:
 // [ErrChanged] if the record exists, or the store's.
 func (c *Checkpoint) Restore(ctx context.Context, r Record) error {
 	text, err := encode(r)

@@ -20,7 +20,7 @@ func (r Record) unmoved() error {
 		ErrUnreadable, ErrMoved, r.Epoch, r.MovedTo)
 }
 
-// ReadMoved is [Checkpoint.Read] that also returns a record that stays behind after a move.
+// ReadMoved is like [Checkpoint.Read], and also returns a record that stays behind after a move.
 func (c *Checkpoint) ReadMoved(ctx context.Context) (Snapshot, error) { return c.readBy(ctx, parse) }
 
 // CopyBeside copies what operators have confirmed and requested beside the record into the

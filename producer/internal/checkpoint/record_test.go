@@ -60,7 +60,7 @@ func translated(t *testing.T) Record {
 	return r
 }
 
-// inSnapshot is the record of a stream that publishes a chunk of a snapshot.
+// inSnapshot returns the record of a stream that publishes a chunk of a snapshot.
 func inSnapshot(t *testing.T) Record {
 	t.Helper()
 	keys := func(aggregate string, version int64) bson.Raw {
@@ -79,7 +79,7 @@ func inSnapshot(t *testing.T) Record {
 	return r
 }
 
-// requested is the record of a stream whose snapshot of single aggregates is paused.
+// requested returns the record of a stream whose snapshot of single aggregates is paused.
 func requested(t *testing.T) Record {
 	t.Helper()
 	r := inSnapshot(t)

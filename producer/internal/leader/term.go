@@ -49,7 +49,8 @@ func newTerm(epoch int64, leaseID string, leased time.Time, snapshot checkpoint.
 	}
 }
 
-// Stopping is closed when the work must finish what is in progress and return.
+// Stopping returns a channel that is closed when the work must finish what is in progress and
+// return.
 func (t *Term) Stopping() <-chan struct{} { return t.stopping }
 
 // Deadline returns the time on this machine's monotonic clock after which nothing may be sent:

@@ -211,7 +211,7 @@ func (l *lane) retry(ctx context.Context, size int, attempt func(context.Context
 	return l.retryUnfenced(ctx, size, func(ctx context.Context) error { return l.publisher.withFence(ctx, attempt) })
 }
 
-// retryUnfenced is retry for attempts that observe the fence themselves.
+// retryUnfenced is like retry for attempts that observe the fence themselves.
 func (l *lane) retryUnfenced(ctx context.Context, size int, attempt func(context.Context) error) error {
 	p := l.publisher
 	// A busy broker needs seconds; other failures are often over at once.

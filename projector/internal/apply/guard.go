@@ -113,8 +113,8 @@ func (g guards) decode(doc bson.Raw) (id string, s guardState, err error) {
 	return id, s, nil
 }
 
-// condition is the guard's condition for writing the first n events of a group: the position is
-// below the first of them, the aggregate is not parked (or, in a replay, is parked as the replay
+// condition returns the guard's condition for writing the first n events of a group: the position
+// is below the first of them, the aggregate is not parked (or, in a replay, is parked as the replay
 // found it), no version is missing, and the first of them is not a row of a snapshot that is
 // applied already.
 func (g guards) condition(group *group, n int) bson.D {

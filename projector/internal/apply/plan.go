@@ -128,7 +128,7 @@ func project(p projection.Projection, c envelope.Change) (given, writes []projec
 	return checked(p, c, func() ([]projection.Write, error) { return p.Project(projection.Event{Change: c}) })
 }
 
-// checked is project of writes that give returns.
+// checked is like project of writes that give returns.
 func checked(p projection.Projection, c envelope.Change, give func() ([]projection.Write, error)) (given, writes []projection.Write, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -138,7 +138,7 @@ func (s *projections) isLate(messageID string) bool {
 	return s.late[messageID] != nil
 }
 
-// keepRecord has a call remove its record once it returns.
+// keepRecord makes a call remove its record once it returns.
 func (s *projections) keepRecord(call *projected, forget func()) {
 	s.mu.Lock()
 	returned := call.returned()

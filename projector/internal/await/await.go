@@ -88,7 +88,7 @@ type guards struct {
 // caller is a call of Wait. It receives nil if the guard is to be read, or why there is no stream.
 type caller chan error
 
-// wake has the caller read the guard, unless it is going to anyway.
+// wake makes the caller read the guard, unless it is going to anyway.
 func (c caller) wake() {
 	select {
 	case c <- nil:

@@ -68,7 +68,7 @@ func Shown(ctx context.Context, database *mongo.Database, all []View) (map[strin
 	return shown, nil
 }
 
-// Show has the view show its collection, by one command. It creates a view that does not exist.
+// Show makes the view show its collection, by one command. It creates a view that does not exist.
 func Show(ctx context.Context, database *mongo.Database, v View) error {
 	definition := bson.D{{Key: "viewOn", Value: v.Collection}, {Key: "pipeline", Value: v.pipeline}}
 	err := database.RunCommand(ctx, append(bson.D{{Key: "collMod", Value: v.Name}}, definition...)).Err()

@@ -199,7 +199,8 @@ func (b *Builder) divide(ctx context.Context, from bson.RawValue, size int64) (e
 
 func (b *Builder) onlyID() bson.D { return bson.D{{Key: b.Source.AggregatePath, Value: 1}} }
 
-// plain is the collection without concerns, which a session that reads as of a time does not take.
+// plain returns the collection without concerns, which a session that reads as of a time does not
+// take.
 func (b *Builder) plain() *mongo.Collection {
 	return b.client().Database(b.Source.Collection.Database().Name(), options.Database().SetReadPreference(readpref.Primary())).
 		Collection(b.Source.Collection.Name(), options.Collection().SetReadConcern(nil))

@@ -51,7 +51,7 @@ type span struct {
 
 const stateID = "state"
 
-// records is the collection of a version's build.
+// records returns the collection of a version's build.
 func records(readModel *mongo.Database, p projection.Projection) *mongo.Collection {
 	return readModel.Collection(p.Name() + "_build")
 }
@@ -158,7 +158,7 @@ func (b *Builder) again(ctx context.Context, s *State) (*State, error) {
 	})
 }
 
-// forgetFailures has the aggregates that could not be built tried again.
+// forgetFailures makes the next run build the aggregates again that could not be built.
 func (b *Builder) forgetFailures(ctx context.Context, s *State) (*State, error) {
 	if err := b.Applier.RetryBuild(ctx, s.ID); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// of is a letter of a stream.
+// of returns a letter of a stream.
 func of(stream, messageID, position string) Letter {
 	return Letter{MessageID: messageID, Position: position, change: envelope.Change{Stream: stream}}
 }

@@ -28,7 +28,8 @@ func (p *Replayer) parkStray(ctx context.Context, a apply.Aggregate, letters []L
 	return false, nil
 }
 
-// overtaken is the reason of an aggregate that is parked because one of its events was overtaken.
+// overtaken returns the reason of an aggregate that is parked because one of its events was
+// overtaken.
 func overtaken(l Letter) apply.Result {
 	return apply.Result{Kind: apply.Poison, Reason: apply.ReasonOvertaken, Description: fmt.Sprintf(
 		"the broker dead-lettered the event (%s), and later events of the aggregate were applied; it is not known whether it was applied "+
@@ -94,9 +95,9 @@ type Passed struct {
 	Events    []Letter `json:"events"`
 }
 
-// Overtaken are the events of parked aggregates that were overtaken, in order of the aggregates'
-// first dead letters. If unpack is true, the packs in the dead-letter queue are replaced by copies
-// of their events, as [Replayer.GiveUp] requires.
+// Overtaken returns the events of parked aggregates that were overtaken, in order of the
+// aggregates' first dead letters. If unpack is true, the packs in the dead-letter queue are
+// replaced by copies of their events, as [Replayer.GiveUp] requires.
 func (p *Replayer) Overtaken(ctx context.Context, aggregates []apply.Aggregate, unpack bool) (all []Passed, err error) {
 	guards := make(map[string]apply.Guard, len(aggregates))
 	for _, a := range aggregates {
@@ -130,7 +131,7 @@ func (p *Replayer) GiveUp(ctx context.Context, all []Passed) (removed int, err e
 	return p.remove(ctx, wanted)
 }
 
-// lookFor is lettersWhere with a receiver of its own.
+// lookFor is like lettersWhere with a receiver of its own.
 func (p *Replayer) lookFor(ctx context.Context, unpack bool, wanted func(aggregate string) bool) (map[string][]Letter, []string, error) {
 	receiver, err := p.Entity.DeadLetters(p.Client)
 	if err != nil {

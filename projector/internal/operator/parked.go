@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/terminal"
 )
 
-// parkedCommands are the commands about parked aggregates.
+// parkedCommands returns the commands about parked aggregates.
 func parkedCommands(program string) []Command {
 	waiting := func(f *flag.FlagSet, r *Request) {
 		f.DurationVar(&r.wait, "wait", time.Minute, "how `long` to wait for the session, while a projector holds it")

@@ -107,7 +107,7 @@ func (p *Projector) isVersion(r Request) error {
 		"(PROJECTION, SERVICE_BUS_SUBSCRIPTION), and with its program", v, name, r.version, r.name)
 }
 
-// majority is the read model with read and write concern majority.
+// majority returns the read model with read and write concern majority.
 func (p *Projector) majority() *mongo.Database {
 	return p.Database.Client().Database(p.Database.Name(), options.Database().SetReadConcern(readconcern.Majority()).
 		SetWriteConcern(writeconcern.Majority()).SetReadPreference(readpref.Primary()))

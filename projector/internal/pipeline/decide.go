@@ -312,7 +312,7 @@ func (b *batch) learn(a attempt) {
 	}
 }
 
-// nextUsedUp has the next event of a pack that was delivered too often park its aggregate, if the
+// nextUsedUp makes the next event of a pack that was delivered too often park its aggregate, if the
 // one before it turned out to be applied.
 func (b *batch) nextUsedUp() {
 	for i := range b.events {

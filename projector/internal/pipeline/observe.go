@@ -133,7 +133,7 @@ func follow(ctx context.Context, tracer trace.Tracer, entity string, called time
 	return s
 }
 
-// arrived is when the receipt of a message began: when the call was made, or, if the call then
+// arrived returns when the receipt of a message began: when the call was made, or, if the call then
 // waited for the message, when it was enqueued by the broker's clock.
 func arrived(m *azservicebus.ReceivedMessage, called, now time.Time) time.Time {
 	if m.EnqueuedTime == nil || m.EnqueuedTime.Before(called) {

@@ -140,7 +140,7 @@ func (r refusal) Error() string        { return r.err.Error() }
 func (r refusal) Unwrap() error        { return r.err }
 func (r refusal) Is(target error) bool { return target == projection.ErrPermanent }
 
-// ParkReason is the reason with which the aggregate is parked.
+// ParkReason returns the reason with which the aggregate is parked.
 func (r refusal) ParkReason() string { return r.reason }
 
 // errPatience ends a call whose answer is not awaited any longer.

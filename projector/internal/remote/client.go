@@ -110,7 +110,7 @@ func (c *Client) Read(ctx context.Context, name string) (*Declaration, error) {
 	return d, nil
 }
 
-// Use has the client expect a declaration in every answer.
+// Use makes the client expect a declaration in every answer.
 func (c *Client) Use(d *Declaration) { c.declared.Store(d) }
 
 // Declared returns the declaration in use.

@@ -277,7 +277,7 @@ func (p *Pool) contended() bool {
 	return p.busy()
 }
 
-// busy is contended for a caller that holds mu.
+// busy is like contended, for a caller that holds mu.
 func (p *Pool) busy() bool { return p.queued > 0 || !p.demand.met(time.Now()) }
 
 // idle returns the context for waiting without work. It ends after Idle, or when the pool needs
@@ -298,7 +298,7 @@ func (p *Pool) idle(ctx context.Context) (idle context.Context, stop func(), ok 
 	}, true
 }
 
-// wakeOldest has the longest idle session released. The caller holds mu.
+// wakeOldest releases the longest idle session. The caller holds mu.
 func (p *Pool) wakeOldest() {
 	if oldest := p.waiting.Front(); oldest != nil {
 		p.waiting.Remove(oldest).(context.CancelFunc)()

@@ -52,7 +52,7 @@ func (f *findings) record(found []Finding) {
 	}
 }
 
-// targets are the documents that differ.
+// targets returns the documents that differ.
 func (f *findings) targets() []target {
 	all := make([]target, 0, len(f.byKey))
 	for _, one := range f.byKey {

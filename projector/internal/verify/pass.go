@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
-// part is a hash that spreads documents over passes.
+// part returns a hash that spreads documents over passes.
 func part(key string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key)) // a hash takes everything

@@ -19,7 +19,7 @@ func Diff(want, got bson.D) []string {
 	return diff(nil, "", want, got, equal)
 }
 
-// DiffNumbers is [Diff], except that numbers of different types are equal if their values are.
+// DiffNumbers is like [Diff], except that numbers of different types are equal if their values are.
 func DiffNumbers(want, got bson.D) []string {
 	return diff(nil, "", want, got, func(a, b any) bool {
 		if class(a) == classNumber && class(b) == classNumber {

@@ -33,7 +33,7 @@ type growth struct {
 	with string // what a document grows with, for people
 }
 
-// growths are the ways to try, those that explain the most first.
+// growths returns the ways to try, those that explain the most first.
 func (k *kit) growths() []growth {
 	all := []growth{
 		{variation{}, "the events of an aggregate"},
@@ -56,8 +56,8 @@ type finding struct {
 	also    []string // other fields with whose values it grows
 }
 
-// cause is what the document grows with, for people. Documents of a collection with the same cause
-// are reported together.
+// cause returns what the document grows with, for people. Documents of a collection with the same
+// cause are reported together.
 func (f *finding) cause() string {
 	return strings.Join(append([]string{f.by.with}, f.also...), " and of ")
 }
@@ -168,13 +168,13 @@ func (k *kit) grow(g growth, matters func(document) bool) (map[document]sizes, *
 	return grown, model
 }
 
-// varied are the given events in the n-th variation.
+// varied returns the given events in the n-th variation.
 func (k *kit) varied(v variation, n int) []projection.Event {
 	v.n, v.few = n, k.few
 	return v.events(k.base())
 }
 
-// base is the part of the given events that is repeated: whole aggregates.
+// base returns the part of the given events that is repeated: whole aggregates.
 func (k *kit) base() []projection.Event {
 	if len(k.events) <= baseEvents {
 		return k.events
@@ -192,7 +192,7 @@ func (k *kit) base() []projection.Event {
 	return base
 }
 
-// documents are the sizes of a model's documents.
+// documents returns the sizes of a model's documents.
 func documents(model *memory.Store) map[document]int {
 	all := make(map[document]int)
 	for collection := range model.Collections() {
@@ -208,7 +208,7 @@ func size(d any) int {
 	return len(written)
 }
 
-// largest is the name of a document's largest field.
+// largest returns the name of a document's largest field.
 func largest(d bson.D) (field string) {
 	most := -1
 	for _, e := range d {

@@ -24,7 +24,7 @@ func customerOf(e projection.Event) string {
 	return e.Document().Lookup("data", "customerId").StringValue()
 }
 
-// newest is a push that keeps the newest entries.
+// newest returns a push that keeps the newest entries.
 func newest(field string, keep int, entry any) projection.Op {
 	return projection.Op{Kind: projection.OpPush, Field: field, Value: bson.D{
 		{Key: "$each", Value: bson.A{entry}}, {Key: "$slice", Value: -keep},

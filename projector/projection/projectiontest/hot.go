@@ -13,8 +13,8 @@ import (
 // writes to.
 const hotTimes = 4
 
-// hot are the documents that every aggregate writes to, whatever values the fields of its events
-// have.
+// hot returns the documents that every aggregate writes to, whatever values the fields of its
+// events have.
 func (k *kit) hot() (warnings []string) {
 	ways := []variation{{aggregates: true}, {aggregates: true, identifiers: true}}
 	for _, field := range variable(k.base(), k.few) {

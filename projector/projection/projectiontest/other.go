@@ -26,8 +26,8 @@ func canVary(value any) bool {
 	return false
 }
 
-// other is the n-th other value of the same kind, always the same for the same value; one of a kind
-// that has none stays.
+// other returns the n-th other value of the same kind, always the same for the same value; one of a
+// kind that has none stays.
 func other(value any, n int) any {
 	switch v := value.(type) {
 	case string:
@@ -63,7 +63,7 @@ func otherDecimal(d bson.Decimal128, n int) bson.Decimal128 {
 	return d
 }
 
-// otherBytes is an identifier of the same length.
+// otherBytes returns an identifier of the same length.
 func otherBytes(id []byte, n int) []byte {
 	varied := slices.Clone(id)
 	end := varied[len(varied)-4:]
@@ -73,8 +73,8 @@ func otherBytes(id []byte, n int) []byte {
 
 var hexadecimal = regexp.MustCompile(`^[0-9a-fA-F-]{24,36}$`)
 
-// otherText is a text of the same kind: a projection may read it as a number, a time, an ObjectID
-// or a UUID.
+// otherText returns a text of the same kind: a projection may read it as a number, a time, an
+// ObjectID or a UUID.
 func otherText(text string, n int) string {
 	if number, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return strconv.FormatInt(number+int64(n)*far, 10)

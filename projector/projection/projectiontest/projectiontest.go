@@ -114,7 +114,7 @@ func newKit(p projection.Projection, events []projection.Event, options []Option
 	return k
 }
 
-// Problems is [Check] without a test. It returns the problems, joined, or nil without any.
+// Problems is like [Check] without a test. It returns the problems, joined, or nil without any.
 func Problems(p projection.Projection, events []projection.Event, want Documents, options ...Option) error {
 	k := newKit(p, events, options)
 	if err := k.project(); err != nil {
@@ -244,8 +244,8 @@ func describeWrites(writes []projection.Write) string {
 	return strings.Join(all, "; ")
 }
 
-// text is [memory.Text], except that a time keeps its nanoseconds, so that two readings of a clock
-// differ.
+// text is like [memory.Text], except that a time keeps its nanoseconds, so that two readings of a
+// clock differ.
 func text(value any) string {
 	if t, ok := value.(time.Time); ok {
 		return t.Format(time.RFC3339Nano)

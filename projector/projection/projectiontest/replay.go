@@ -130,7 +130,7 @@ func (k *kit) again() []error {
 	return k.once(mistakes)
 }
 
-// straight is the given order.
+// straight returns the given order.
 func (k *kit) straight() []int {
 	order := make([]int, len(k.events))
 	for i := range order {
@@ -139,7 +139,7 @@ func (k *kit) straight() []int {
 	return order
 }
 
-// inOrder is the read model after the first writes of the events, applied in the given order.
+// inOrder returns the read model after the first writes of the events, applied in the given order.
 func (k *kit) inOrder(order []int) (*memory.Store, error) {
 	model := &memory.Store{}
 	for _, i := range order {

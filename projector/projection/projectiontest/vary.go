@@ -26,7 +26,7 @@ type variation struct {
 	few map[string]bool
 }
 
-// events are the given ones, varied. They have no positions yet.
+// events returns the given events, varied. They have no positions yet.
 func (v variation) events(given []projection.Event) []projection.Event {
 	last := make(map[string]int64)
 	for _, e := range given {
@@ -135,7 +135,8 @@ const (
 	typeField    = "type"
 )
 
-// below is the path of a field of a document. The elements of an array have the path of the array.
+// below returns the path of a field of a document. The elements of an array have the path of the
+// array.
 func below(path, field string) string {
 	steps := strings.Split(field, ".") // updatedFields holds paths
 	if path != "" {
@@ -162,9 +163,9 @@ func identifies(value any, path string) bool {
 	return identifying.MatchString(path[strings.LastIndexByte(path, '.')+1:])
 }
 
-// variable are the paths of the fields whose values can be varied one by one: numbers, texts, times
-// and identifiers, but for those that are the aggregate's name or the event's type under another
-// name, which vary with these, and those with few values.
+// variable returns the paths of the fields whose values can be varied one by one: numbers, texts,
+// times and identifiers, but for those that are the aggregate's name or the event's type under
+// another name, which vary with these, and those with few values.
 func variable(events []projection.Event, few map[string]bool) []string {
 	own := make(map[string]bool) // by path: has a value of its own
 	for _, e := range events {

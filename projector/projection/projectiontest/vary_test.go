@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// shop is an order's event with identifiers of every kind.
+// shop returns an order's event with identifiers of every kind.
 func shop() projection.Event {
 	return Update("order-1", nil, bson.D{
 		{Key: "_id", Value: bson.ObjectID{1}},

@@ -400,8 +400,8 @@ func stackOnly(t *testing.T, c command) {
 	require.NoError(t, cmd.Wait(), "a signal is how it is meant to end")
 }
 
-// firstLines is a file with the first n events of the input; every aggregate's versions still begin
-// at 1.
+// firstLines returns a file with the first n events of the input; every aggregate's versions still
+// begin at 1.
 func firstLines(t *testing.T, n int) string {
 	t.Helper()
 	file, _ := input(t)

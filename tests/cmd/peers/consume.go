@@ -51,7 +51,7 @@ func (w *world) fill(ctx context.Context, events, aggregates int) (err error) {
 	return nil
 }
 
-// message is the n-th event as the producer sends it.
+// message returns the n-th event as the producer sends it.
 func message(n int, e event) (*azservicebus.Message, error) {
 	d := document(e)
 	body, err := bson.Marshal(bson.D{

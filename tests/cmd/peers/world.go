@@ -157,7 +157,7 @@ func (w *world) until(ctx context.Context, what string, done func() bool, runnin
 	return w.within(ctx, patience, what, done, running...)
 }
 
-// within is until for another time; the error is errPatience if that is over.
+// within is like until for another time; the error is errPatience if that is over.
 func (w *world) within(ctx context.Context, longest time.Duration, what string, done func() bool, running ...*instance) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, errPatience)
 	defer cancel()

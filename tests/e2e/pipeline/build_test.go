@@ -45,7 +45,7 @@ func builds(setting string, given ...projection.Projection) func(*projector.Conf
 	}
 }
 
-// asProgram is builds with the projection in a program of its own.
+// asProgram is like builds with the projection in a program of its own.
 func asProgram(w *world.World, p projection.Projection, setting string) (set func(*projector.Config, *projector.Options), end func()) {
 	w.Helper()
 	g := w.StartProgram(p)

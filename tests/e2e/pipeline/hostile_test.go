@@ -28,8 +28,8 @@ var hostileText = []string{
 	"\u202emoc\u2028", "bad \xff\xfe utf-8", "\xed\xa0\x80", `{"$ref":1}`, "'; drop", "\ufeff", strings.Repeat("é", 1<<19),
 }
 
-// hostileValues are values of every type of BSON, equal numbers that are written differently, and
-// documents that read as operators.
+// hostileValues returns values of every type of BSON, equal numbers that are written differently,
+// and documents that read as operators.
 func hostileValues() (all []any) {
 	for _, text := range hostileText {
 		all = append(all, text)
@@ -108,7 +108,7 @@ func TestG1G2AMirrorCopiesHostileDocuments(t *testing.T) {
 	}
 }
 
-// hostileEvent is an event whose fields are sound, but for one.
+// hostileEvent returns an event whose fields are sound, but for one.
 func hostileEvent(aggregate, field string, value any) bson.D {
 	event := bson.D{
 		{Key: "aggregateId", Value: aggregate},

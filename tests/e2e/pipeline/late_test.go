@@ -22,7 +22,7 @@ func decimal(text string) bson.Decimal128 {
 	return d
 }
 
-// lateMirror has a mirror copy documents whose changes wait in one session, which is served only
+// lateMirror makes a mirror copy documents whose changes wait in one session, which is served only
 // after all of them were published.
 func lateMirror(w *world.World, changes int, commit func()) {
 	w.Helper()

@@ -26,7 +26,7 @@ func inserts(c *producer.Config, _ *producer.Options) {
 	c.Operations, c.SnapshotChunk = []envelope.Operation{envelope.Insert}, 20
 }
 
-// slowInserts is inserts with one document of a snapshot a second.
+// slowInserts is like inserts with one document of a snapshot a second.
 func slowInserts(c *producer.Config, o *producer.Options) {
 	inserts(c, o)
 	c.SnapshotRate = 1

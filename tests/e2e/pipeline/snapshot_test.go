@@ -24,7 +24,7 @@ func fromSnapshot(c *producer.Config, _ *producer.Options) {
 	c.StartFrom, c.SnapshotChunk = "snapshot", 20
 }
 
-// slowSnapshot is fromSnapshot with one document a second.
+// slowSnapshot is like fromSnapshot with one document a second.
 func slowSnapshot(c *producer.Config, o *producer.Options) {
 	fromSnapshot(c, o)
 	c.SnapshotRate = 1

@@ -33,7 +33,7 @@ func startLeader(w *world.World, instance string, change adjustment) *world.Prod
 	return p
 }
 
-// startAndPublish is startLeader, with n events that are published.
+// startAndPublish is like startLeader, with n events that are published.
 func startAndPublish(w *world.World, instance string, change adjustment, n, aggregates int) *world.Producer {
 	w.Helper()
 	p := startLeader(w, instance, change)
@@ -115,7 +115,7 @@ type transport func(r *http.Request) (*http.Response, error)
 
 func (t transport) Do(r *http.Request) (*http.Response, error) { return t(r) }
 
-// throughStorage has the requests to Blob storage pass do.
+// throughStorage passes the requests to Blob storage through do.
 func throughStorage(do func(r *http.Request, next policy.Transporter) (*http.Response, error)) adjustment {
 	return func(_ *producer.Config, o *producer.Options) {
 		next := o.Blob.Transport

@@ -21,7 +21,7 @@ import (
 // maxDeliveries is the maximum of every world's subscription.
 const maxDeliveries = 3
 
-// versionless is an event whose change carries no version.
+// versionless returns an event whose change carries no version.
 func versionless(aggregate string, n int) envelope.Change {
 	c := event(aggregate, n, "T")
 	c.Version = 0

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
-// documentChange is a change of the document whose _id is its aggregate.
+// documentChange returns a change of the document whose _id is its aggregate.
 func documentChange(id string, n int, operation envelope.Operation, fields ...bson.E) envelope.Change {
 	body, err := bson.Marshal(append(bson.D{
 		{Key: "operationType", Value: string(operation)}, {Key: "documentKey", Value: bson.D{{Key: "_id", Value: id}}},

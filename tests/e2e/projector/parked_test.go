@@ -19,7 +19,7 @@ func eachShape(t *testing.T, f func(w *world.World, s shape)) {
 	}
 }
 
-// eachShapeOf is eachShape below the subtest of that name.
+// eachShapeOf is like eachShape below the subtest of that name.
 func eachShapeOf(t *testing.T, name string, f func(w *world.World, s shape)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { eachShape(t, f) })

@@ -72,7 +72,7 @@ func asked(r *http.Request) (events []struct{ Type, Subject string }, size int) 
 	return events, len(body)
 }
 
-// goesWrong has a projector run a timeline in which some types of events go wrong.
+// goesWrong makes a projector run a timeline in which some types of events go wrong.
 func goesWrong(w *world.World, change func(*projector.Config)) (g *program.Program, p *world.Projector, end func()) {
 	w.Helper()
 	g = w.StartProgram(projection.Timeline{})

@@ -91,7 +91,7 @@ func recordClient(t *testing.T, program func(t *testing.T) *exec.Cmd) summary {
 	return summarize(frames.shapes(t))
 }
 
-// text is a summary as it is kept in a file: an operation, and a line for each path with its
+// text returns a summary as it is kept in a file: an operation, and a line for each path with its
 // values.
 func (s summary) text() string {
 	var b strings.Builder

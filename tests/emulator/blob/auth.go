@@ -65,7 +65,7 @@ func (s *Server) authenticate(r *http.Request) error {
 	return nil
 }
 
-// stringToSign is the canonical text of a request [authorize-with-shared-key].
+// stringToSign returns the canonical text of a request [authorize-with-shared-key].
 func stringToSign(r *http.Request, account string) string {
 	length := ""
 	if r.ContentLength > 0 {

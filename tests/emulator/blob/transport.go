@@ -25,7 +25,7 @@ var _ http.RoundTripper = (*Transport)(nil)
 // Transport returns a new in-memory transport to the server.
 func (s *Server) Transport() *Transport { return &Transport{server: s} }
 
-// RoundTrip is Do.
+// RoundTrip calls Do.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.Do(r) }
 
 // Do answers r as the server would over HTTP, or fails with the context's error.

@@ -21,7 +21,7 @@ func (e *blobEnv) sameETag() error {
 	return nil
 }
 
-// conditionCases are the conditional headers: 304 and 412 for reads, 412 and
+// conditionCases returns the conditional headers: 304 and 412 for reads, 412 and
 // 409 for writes.
 func conditionCases() []blobCase {
 	type cond = blob.ModifiedAccessConditions
@@ -111,7 +111,7 @@ func conditionCases() []blobCase {
 	)
 }
 
-// combinedConditionCases are two conditions at once: a read takes any, a write
+// combinedConditionCases returns two conditions at once: a read takes any, a write
 // only the pairs where the ETag decides.
 func combinedConditionCases() []blobCase {
 	type cond = blob.ModifiedAccessConditions

@@ -70,7 +70,7 @@ func newBlobEnv(t *testing.T, svc *azblob.Client, containerName string) *blobEnv
 	return e
 }
 
-// forCase is the same world for another test function: a prepared case moves
+// forCase returns the same world for another test function: a prepared case moves
 // from the test that prepares to its own.
 func (e *blobEnv) forCase(t *testing.T) *blobEnv {
 	t.Helper()

@@ -13,7 +13,7 @@ const (
 	expired   = lease.StateTypeExpired
 )
 
-// leaseTableCases are the two outcome tables of the Lease Blob page: every
+// leaseTableCases returns the two outcome tables of the Lease Blob page: every
 // operation in every state of a lease by idA.
 func leaseTableCases() []blobCase {
 	states := []lease.StateType{available, leased, breaking, broken, expired}

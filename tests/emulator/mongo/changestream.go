@@ -148,7 +148,7 @@ func (s *stream) fill(size int) ([]bson.Raw, error) {
 	return out, nil
 }
 
-// moreStream is getMore: it waits for events, a kill, a step-down or the client's end.
+// moreStream runs getMore: it waits for events, a kill, a step-down or the client's end.
 func (r *request) moreStream(ctx context.Context, c *cursor, size int) (reply bson.D, ended bool, err error) {
 	s := c.stream
 	wait := defaultAwait

@@ -16,7 +16,7 @@ import (
 
 const splitStage = "$changeStreamSplitLargeEvent"
 
-// openStream is aggregate with a leading $changeStream.
+// openStream runs aggregate with a leading $changeStream.
 func (r *request) openStream(ctx context.Context, spec any, rest bson.A, opts bson.D) (bson.D, error) {
 	if r.multi {
 		return nil, mongoerr.New(mongoerr.OperationNotInTransaction, "Operation not permitted in transaction :: caused by :: Aggregation stage $changeStream cannot run within a multi-document transaction")

@@ -46,7 +46,8 @@ func (s *Server) version() string {
 	return fmt.Sprintf("%d.%d.%d", s.opts.Version[0], s.opts.Version[1], s.opts.Version[2])
 }
 
-// runStepDown is replSetStepDown. No other member can take over in a set of one, so it needs force.
+// runStepDown runs replSetStepDown. No other member can take over in a set of one, so it needs
+// force.
 func runStepDown(_ context.Context, r *request) (bson.D, error) {
 	if r.db != "admin" {
 		return nil, mongoerr.New(mongoerr.Unauthorized, "replSetStepDown may only be run against the admin database.")

@@ -57,7 +57,7 @@ func runCreate(ctx context.Context, r *request) (bson.D, error) {
 	return bson.D{}, r.srv.eng.Create(ctx, ns, r.txn, append(options, validation...))
 }
 
-// asSmallAsItFits is how a server keeps a whole number, whatever type a client has sent it in.
+// asSmallAsItFits returns how a server keeps a whole number, whatever type a client has sent it in.
 func asSmallAsItFits(v any) any {
 	n, whole := value.AsInt(v)
 	switch {

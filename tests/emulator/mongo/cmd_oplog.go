@@ -23,7 +23,7 @@ var replsetNS = engine.NS{DB: "local", Coll: "system.replset"}
 // entry without them would be wrong.
 var oplogFields = []string{"ts", "t", "v", "op", "ns", "ui", "wall"}
 
-// findOplog is find on the oplog, in its own order or against it ($natural).
+// findOplog runs find on the oplog, in its own order or against it ($natural).
 func (r *request) findOplog(filter bson.D, limit int64) ([]bson.Raw, error) {
 	backwards := false
 	if sort, ok := r.get("sort").(bson.D); ok && len(sort) > 0 {

@@ -23,7 +23,7 @@ func (r *request) adminOnly() error {
 	return nil
 }
 
-// scale is the unit in which statistics are asked for.
+// scale returns the unit in which statistics are asked for.
 func (r *request) scale() (int64, error) {
 	n, err := r.int("scale", 1)
 	if err == nil && n < 1 {
@@ -182,7 +182,7 @@ func runValidate(_ context.Context, r *request) (bson.D, error) {
 	}, nil
 }
 
-// configuration is that of a set of this one node.
+// configuration returns the configuration of a set of this one node.
 func (s *Server) configuration() bson.D {
 	return bson.D{
 		{Key: "_id", Value: s.opts.ReplicaSet},

@@ -162,7 +162,7 @@ func (b *buffered) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// errorReply is the document of a failed command.
+// errorReply returns the document of a failed command.
 func errorReply(e *mongoerr.Error) bson.D {
 	d := bson.D{
 		{Key: "ok", Value: 0.0},

@@ -22,8 +22,8 @@ type open struct {
 	app    string
 }
 
-// idle are the transactions in which no statement runs just now, in no order. Nothing of them ends
-// with the connection that they came on.
+// idle returns the transactions in which no statement runs just now, in no order. Nothing of them
+// ends with the connection that they came on.
 func (t *sessions) idle() (list []open) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,8 +42,8 @@ func (t *sessions) idle() (list []open) {
 	return list
 }
 
-// currentOp is the first stage of a pipeline of the admin database: with idleSessions, the open
-// transactions. What runs is not listed.
+// currentOp returns the first stage of a pipeline of the admin database: with idleSessions, the
+// open transactions. What runs is not listed.
 func (r *request) currentOp(spec any) (bson.A, error) {
 	options, ok := spec.(bson.D)
 	if !ok {

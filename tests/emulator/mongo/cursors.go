@@ -104,7 +104,7 @@ func (t *cursors) killLocked(c *cursor, cause error) {
 	close(c.killed)
 }
 
-// streams is the number of open change streams.
+// streams returns the number of open change streams.
 func (t *cursors) streams() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -84,7 +84,7 @@ func (r *request) int(key string, absent int64) (int64, error) {
 	return n, nil
 }
 
-// ns is the collection that the command's first field names.
+// ns returns the collection that the command's first field names.
 func (r *request) ns() (engine.NS, error) {
 	s, ok := r.body[0].Value.(string)
 	if ok && s == "" {

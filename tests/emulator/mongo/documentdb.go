@@ -39,7 +39,7 @@ func (s *stream) reduce(rest bson.A) error {
 	return nil
 }
 
-// tokenOf is a token as the client sees it.
+// tokenOf returns a token as the client sees it.
 func (s *stream) tokenOf(t keystring.Token) bson.Raw {
 	if !s.opaque {
 		return t.Doc()
@@ -54,7 +54,7 @@ func turned(b []byte) []byte {
 	return out
 }
 
-// readToken is the inverse of tokenOf.
+// readToken returns the inverse of tokenOf.
 func (s *stream) readToken(d bson.D) (bson.D, error) {
 	if !s.opaque {
 		return d, nil

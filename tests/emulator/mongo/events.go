@@ -53,7 +53,7 @@ func (s *stream) invalidates(x *engine.Entry) bool {
 	}
 }
 
-// mark is the token of a moment, before any event of that moment.
+// mark returns the token of a moment, before any event of that moment.
 func (s *stream) mark(at bson.Timestamp) keystring.Token {
 	t := keystring.HighWaterMark(at)
 	t.Version = s.version

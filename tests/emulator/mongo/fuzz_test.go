@@ -58,7 +58,7 @@ func FuzzDispatch(f *testing.F) {
 	})
 }
 
-// joined is the commands' bodies, one after the other.
+// joined returns the commands' bodies, one after the other.
 func joined(commands ...bson.D) []byte {
 	var all []byte
 	for _, d := range commands {

@@ -81,8 +81,8 @@ func (s *Server) awaitElection(ctx context.Context) error {
 	}
 }
 
-// cloaked is an error of a shard as a mongos passes it on: one of an election must not make the
-// client doubt the mongos.
+// cloaked returns an error of a shard as a mongos passes it on: one of an election must not make
+// the client doubt the mongos.
 func cloaked(e *mongoerr.Error) *mongoerr.Error {
 	if !slices.Contains(stateChange, e.Code) {
 		return e
@@ -191,7 +191,7 @@ func (s *stream) merge(rest []*engine.Entry, now time.Time) bool {
 	return true
 }
 
-// documentKey is how change events name an entry's document: by its shard key and its _id.
+// documentKey returns how change events name an entry's document: by its shard key and its _id.
 func documentKey(x *engine.Entry) bson.D {
 	return append(slices.Clip(x.ShardKey), bson.E{Key: "_id", Value: x.ID})
 }

@@ -127,10 +127,10 @@ func New(opts Options) *Server {
 	return s
 }
 
-// URI is a connection string for a server that listens on addr.
+// URI returns a connection string for a server that listens on addr.
 func URI(addr string) string { return "mongodb://" + addr + "/?replicaSet=rs0" }
 
-// URI is a connection string for this server that listens on addr.
+// URI returns a connection string for this server that listens on addr.
 func (s *Server) URI(addr string) string {
 	if s.opts.Mongos != nil {
 		return "mongodb://" + addr + "/"
@@ -233,7 +233,7 @@ func (s *Server) Restore(r io.Reader) error {
 	return nil
 }
 
-// OpenStreams is the number of change streams that clients have open.
+// OpenStreams returns the number of change streams that clients have open.
 func (s *Server) OpenStreams() int { return s.cursors.streams() }
 
 // KillCursors removes every open cursor: getMore answers CursorNotFound.

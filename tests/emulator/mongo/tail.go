@@ -21,7 +21,7 @@ type tail struct {
 	awaits     bool
 }
 
-// openTail is find with tailable.
+// openTail runs find with tailable.
 func (r *request) openTail(ns engine.NS) (bson.D, error) {
 	info, ok := r.srv.eng.Lookup(ns)
 	if ok && !info.Capped {
@@ -95,7 +95,7 @@ func (t *tail) next(e *engine.Engine) ([]bson.Raw, error) {
 	return docs, nil
 }
 
-// moreTail is getMore: with awaitData it waits for documents, a kill, a step-down or the client's
+// moreTail runs getMore: with awaitData it waits for documents, a kill, a step-down or the client's
 // end.
 func (r *request) moreTail(ctx context.Context, c *cursor, size int) ([]bson.Raw, error) {
 	wait := defaultAwait

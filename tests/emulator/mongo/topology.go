@@ -26,7 +26,7 @@ func (t *topology) bump() {
 	t.changed = make(chan struct{})
 }
 
-// topologyVersion is the current version, and a channel and a moment (zero: none)
+// topologyVersion returns the current version, and a channel and a moment (zero: none)
 // at which it will change. That a step-down has run out shows first here.
 func (s *Server) topologyVersion() (version int64, changed <-chan struct{}, at time.Time) {
 	s.mu.Lock()
@@ -94,7 +94,7 @@ func (s *Server) awaitHello(ctx context.Context, r *request) error {
 	}
 }
 
-// soon is a channel that fires at a moment; never for the zero moment.
+// soon returns a channel that fires at a moment; never for the zero moment.
 func soon(at time.Time) (<-chan time.Time, func()) {
 	if at.IsZero() {
 		return nil, func() {}

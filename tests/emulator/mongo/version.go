@@ -46,8 +46,8 @@ func (s *Server) tokenVersion(split bool) int {
 	return 2
 }
 
-// newestToken is the newest version of resume tokens that the server takes to resume from. One that
-// was set to write version 2 has been upgraded to a version that does.
+// newestToken returns the newest version of resume tokens that the server takes to resume from. One
+// that was set to write version 2 has been upgraded to a version that does.
 func (s *Server) newestToken() int {
 	if s.opts.before(6, 0, 0) && s.tokens.Load() != 2 {
 		return 1
@@ -58,7 +58,7 @@ func (s *Server) newestToken() int {
 // before reports whether the server acts as one older than a version.
 func (o *Options) before(version ...int32) bool { return slices.Compare(o.Version[:], version) < 0 }
 
-// wire is the newest version of the wire protocol that the server speaks.
+// wire returns the newest version of the wire protocol that the server speaks.
 func (o *Options) wire() int32 {
 	for _, v := range []struct{ major, minor, wire int32 }{{8, 0, 25}, {7, 0, 21}, {6, 0, 17}, {5, 0, 13}, {4, 9, 12}} {
 		if !o.before(v.major, v.minor, 0) {

@@ -80,7 +80,7 @@ func (r *request) shown(from engine.NS, pipeline bson.A) ([]bson.D, error) {
 	return query.RunPipeline(stages, docs)
 }
 
-// documents are all of a collection, decoded.
+// documents returns all of a collection, decoded.
 func (r *request) documents(ns engine.NS) ([]bson.D, error) {
 	everything, err := query.Compile(bson.D{}, r.env)
 	if err != nil {

@@ -89,5 +89,5 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Addr is the listener's name.
+// Addr returns the listener's name.
 func (l *Listener) Addr() net.Addr { return l.addr }

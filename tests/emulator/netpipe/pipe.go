@@ -12,7 +12,7 @@ const pipeLimit = 1 << 20
 // Addr is the name of an end.
 type Addr string
 
-// Network is "netpipe".
+// Network returns "netpipe".
 func (Addr) Network() string { return "netpipe" }
 
 func (a Addr) String() string { return string(a) }
@@ -65,13 +65,13 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// LocalAddr is the name of this end.
+// LocalAddr returns the name of this end.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr is the name of the other end.
+// RemoteAddr returns the name of the other end.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 
-// SetDeadline is both of the others.
+// SetDeadline sets both deadlines.
 func (c *Conn) SetDeadline(t time.Time) error {
 	c.in.setReadDeadline(t)
 	c.out.setWriteDeadline(t)

@@ -90,7 +90,7 @@ func (s *Server) unstored(entity string, batch []*broker.Payload) *Answer {
 	return nil
 }
 
-// seen is a message that has not been accepted, as an observer would see it.
+// seen returns a message that has not been accepted, as an observer would see it.
 func seen(entity string, p *broker.Payload) Accepted {
 	a := Accepted{Entity: entity, MessageID: p.MessageID, SessionID: p.SessionID, Size: len(p.Body), Encoded: p.Body}
 	a.readProperties(p.Body)

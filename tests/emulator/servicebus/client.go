@@ -94,7 +94,7 @@ func (c *client) open(l *amqp.Link) (amqp.LinkHandler, error) {
 	}
 }
 
-// entityPath is the path of what a link is about. Python names it with a URL of the namespace.
+// entityPath returns the path of what a link is about. Python names it with a URL of the namespace.
 func entityPath(l *amqp.Link) string {
 	address := l.Address()
 	scheme, rest, isURL := strings.Cut(address, "://")

@@ -112,7 +112,7 @@ func (x response) messages() int {
 	return len(list)
 }
 
-// CreditsSpent is how many credits operations have cost; 0 without [Options.Credits].
+// CreditsSpent returns how many credits operations have cost; 0 without [Options.Credits].
 func (s *Server) CreditsSpent() int {
 	s.credits.mu.Lock()
 	defer s.credits.mu.Unlock()

@@ -202,7 +202,7 @@ func (s *Server) strikesLock() (lost bool) {
 	return lost
 }
 
-// delay is how long an answer or a delivery has to wait.
+// delay returns how long an answer or a delivery has to wait.
 func (s *Server) delay(k kind) (d time.Duration) {
 	for _, x := range s.injected() {
 		d += x.faults[k].Delay

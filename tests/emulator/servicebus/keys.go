@@ -28,7 +28,7 @@ type Key struct {
 	Rights Rights
 }
 
-// all are the key's rights and those that they include.
+// all returns the key's rights and those that they include.
 func (k Key) all() Rights {
 	if k.Rights&Manage != 0 {
 		return Manage | Send | Listen
@@ -36,7 +36,7 @@ func (k Key) all() Rights {
 	return k.Rights
 }
 
-// RootKey is the only key of a namespace by default, the same as the official emulator's.
+// RootKey returns the only key of a namespace by default, the same as the official emulator's.
 func RootKey() Key {
 	return Key{Name: "RootManageSharedAccessKey", Value: "SAS_KEY_VALUE", Rights: Manage | Send | Listen}
 }

@@ -23,8 +23,8 @@ func (l *later) after(d time.Duration, f func()) {
 	l.start(d, f)
 }
 
-// start is after for a call that may be cancelled before it is due. cancel does not wait for one
-// that is under way.
+// start is like after for a call that may be cancelled before it is due. cancel does not wait for
+// one that is under way.
 func (l *later) start(d time.Duration, f func()) (cancel func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

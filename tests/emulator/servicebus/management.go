@@ -81,7 +81,7 @@ func (m *manager) serve(r *request) response {
 	}
 }
 
-// link is the name of the link the request is about.
+// link returns the name of the link the request is about.
 func (r *request) link() string {
 	name, _ := r.App["associated-link-name"].(string)
 	return name

@@ -32,8 +32,8 @@ func (o *operations) add(name string) {
 // asked counts a request to $management by the name of its operation.
 func (o *operations) asked(operation string) { o.add(strings.TrimPrefix(operation, vendor)) }
 
-// Operations is how often each operation was asked for since the server was made, whatever became
-// of it: much of it costs credits on the service's Standard tier.
+// Operations returns how often each operation was asked for since the server was made, whatever
+// became of it: much of it costs credits on the service's Standard tier.
 func (s *Server) Operations() map[string]int {
 	s.operations.mu.Lock()
 	defer s.operations.mu.Unlock()

@@ -138,7 +138,7 @@ func (r *receiverLink) open(t amqp.Terms) {
 	})
 }
 
-// ticks are .NET's: 100 ns since the year 1.
+// ticks returns .NET's ticks: 100 ns since the year 1.
 func ticks(t time.Time) int64 {
 	const unixEpoch = 621355968000000000
 	return unixEpoch + t.UnixNano()/100

@@ -204,7 +204,7 @@ func (s *Server) trace() string {
 // containerID returns a name as the gateways of the service have them.
 func containerID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") + "_G1" }
 
-// Refused is how many connections were too many for [Options.MaxConnections].
+// Refused returns how many connections were too many for [Options.MaxConnections].
 func (s *Server) Refused() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func after(d time.Duration) time.Time { return begin.Add(d) }
 
-// good is a run that keeps every promise: it has two terms, and the second one repeats the last
-// messages of the first.
+// good returns a run that keeps every promise: it has two terms, and the second one repeats the
+// last messages of the first.
 func good() checker.Run {
 	expected, actual := &history.Model{}, &history.Model{}
 	for _, m := range []*history.Model{expected, actual} {
@@ -116,8 +116,8 @@ func TestAMessageThatWaitedInTheNetworkMayArriveLate(t *testing.T) {
 	require.Empty(t, checker.Judge(r))
 }
 
-// poisoned is a run that keeps every promise. The second event of an aggregate is poison, and is
-// replayed.
+// poisoned returns a run that keeps every promise. The second event of an aggregate is poison, and
+// is replayed.
 func poisoned() checker.Run {
 	r := good()
 	r.Sick = []checker.Sick{{Aggregate: "a", Before: 0, Total: 2}}
@@ -131,7 +131,7 @@ func poisoned() checker.Run {
 	return r
 }
 
-// dropped is the same run, except that the operator dropped the poison.
+// dropped returns the same run, except that the operator dropped the poison.
 func dropped() checker.Run {
 	r := poisoned()
 	r.Sick[0].Dropped = true

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// littered is a run that keeps every promise. A stranger's message parks an aggregate between its
-// two events, and another message names no aggregate.
+// littered returns a run that keeps every promise. A stranger's message parks an aggregate between
+// its two events, and another message names no aggregate.
 func littered() checker.Run {
 	r := good()
 	r.Garbage = []checker.Garbage{

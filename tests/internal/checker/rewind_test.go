@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// rewound is a run that keeps every promise. Both events were published when the operator rewound
-// the checkpoint to before the second one, and the next leader published that one again.
+// rewound returns a run that keeps every promise. Both events were published when the operator
+// rewound the checkpoint to before the second one, and the next leader published that one again.
 func rewound() checker.Run {
 	r := good()
 	r.Accepted = append(r.Accepted, history.Acceptance{

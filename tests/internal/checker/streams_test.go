@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// twoStreams is a run that keeps every promise. Beside the stream of the good run there is another,
-// with its own leader, epochs and positions, which is far behind.
+// twoStreams returns a run that keeps every promise. Beside the stream of the good run there is
+// another, with its own leader, epochs and positions, which is far behind.
 func twoStreams() checker.Run {
 	r := good()
 	r.Committed = append(r.Committed, history.Commit{Aggregate: "b", Version: 1})
@@ -42,9 +42,9 @@ func TestG1G4EachStreamIsJudgedByItsOwnCheckpoint(t *testing.T) {
 	})
 }
 
-// sharedPoison is a run that keeps every promise. Two streams carry the events of one aggregate,
-// and the first event of the second stream is poison. The broker accepted it second, though it was
-// committed first.
+// sharedPoison returns a run that keeps every promise. Two streams carry the events of one
+// aggregate, and the first event of the second stream is poison. The broker accepted it second,
+// though it was committed first.
 func sharedPoison() checker.Run {
 	r := good()
 	for n := range r.Committed {

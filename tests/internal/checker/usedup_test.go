@@ -17,7 +17,7 @@ const (
 	expired = "TTLExpiredException"
 )
 
-// usedUp is a run that keeps every promise. Of the three events of an aggregate the second one
+// usedUp returns a run that keeps every promise. Of the three events of an aggregate the second one
 // exhausts its deliveries and parks it, and the replay applies all.
 func usedUp() checker.Run {
 	r := good()

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// good is a history that keeps every promise. It has two aggregates, one of which a second leader
-// published again.
+// good returns a history that keeps every promise. It has two aggregates, one of which a second
+// leader published again.
 func good() history.History {
 	return history.History{
 		Committed: []history.Commit{commit("a", 1), commit("b", 1), commit("a", 2), commit("a", 3)},
@@ -174,8 +174,8 @@ func TestALongAggregateIdHasAHashedSession(t *testing.T) {
 	require.Empty(t, history.Judge(h))
 }
 
-// twoStreams is a good history of one aggregate that two streams carry events of. Each stream has
-// versions and positions of its own; those of the second one are below those of the first.
+// twoStreams returns a good history of one aggregate that two streams carry events of. Each stream
+// has versions and positions of its own; those of the second one are below those of the first.
 func twoStreams() history.History {
 	of := func(a history.Acceptance) history.Acceptance {
 		a.Stream = "s"
@@ -235,7 +235,7 @@ func TestG1G2G3StreamsOfOneAggregateAreJudgedSeparately(t *testing.T) {
 	})
 }
 
-// inOneBucket is the good history with both aggregates in one session.
+// inOneBucket returns the good history with both aggregates in one session.
 func inOneBucket() history.History {
 	h := good()
 	h.SessionKey = envelope.Buckets(1)

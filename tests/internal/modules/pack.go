@@ -47,7 +47,7 @@ func Pack(root, dir string) (*Proxy, error) {
 	return p, nil
 }
 
-// content is a short hash of everything that is packed.
+// content returns a short hash of everything that is packed.
 func content(root string) (string, error) {
 	h := sha256.New()
 	for _, folder := range Released() {

@@ -126,7 +126,7 @@ func (g *Program) DialContext(ctx context.Context, network, address string) (net
 	return listener.DialContext(ctx, network, address)
 }
 
-// Runs has a projector run the program, as the projection of that name.
+// Runs makes a projector run the program, as the projection of that name.
 func (g *Program) Runs(name string) func(*projector.Config, *projector.Options) {
 	return func(c *projector.Config, o *projector.Options) {
 		c.Projection, c.ProjectionURL, c.ProjectionTimeout = name, "http://"+host, 10*time.Second

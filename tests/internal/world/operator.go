@@ -51,7 +51,7 @@ func (w *World) OperateProjector(change func(*projector.Config, *projector.Optio
 	return w.OperateProjectorUntil(w.Context(), change, args...)
 }
 
-// OperateProjectorUntil is OperateProjector in a process that is killed when ctx ends.
+// OperateProjectorUntil is like OperateProjector in a process that is killed when ctx ends.
 func (w *World) OperateProjectorUntil(ctx context.Context, change func(*projector.Config, *projector.Options), args ...string) Operated {
 	w.Helper()
 	config := w.ProjectorConfig()

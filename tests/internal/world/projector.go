@@ -91,7 +91,7 @@ func (p *Projector) End() (Counters, error) {
 	return *p.last, p.err
 }
 
-// MustEnd is End of a projector that ends without an error.
+// MustEnd is like End of a projector that ends without an error.
 func (p *Projector) MustEnd() Counters {
 	p.w.Helper()
 	counters, err := p.End()

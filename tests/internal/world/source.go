@@ -36,7 +36,7 @@ func (w *World) InsertDocument(document any) {
 	w.InsertInto(w.Events, document)
 }
 
-// InsertInto is InsertDocument for another collection.
+// InsertInto is like InsertDocument for another collection.
 func (w *World) InsertInto(collection *driver.Collection, document any) {
 	w.Helper()
 	_, err := collection.InsertOne(w.Context(), document)

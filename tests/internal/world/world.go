@@ -96,7 +96,7 @@ func InVirtualTime(t *testing.T, o Options, f func(w *World)) {
 	})
 }
 
-// Each is InVirtualTime for each row of a table, as a subtest of that name.
+// Each is like InVirtualTime for each row of a table, as a subtest of that name.
 func Each[Row any](t *testing.T, o Options, rows map[string]Row, f func(w *World, name string, row Row)) {
 	t.Helper()
 	for name, row := range rows {

@@ -38,8 +38,8 @@ func main() {
 // errUsage is a command line that cannot work.
 var errUsage = errors.New("--help lists the flags")
 
-// serve is the program. It prints what was asked for to stdout and problems to stderr, and returns
-// the exit code.
+// serve runs the program. It prints what was asked for to stdout and problems to stderr, and
+// returns the exit code.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := run(ctx, args, stdout, stderr)
 	_, taken := errors.AsType[*emulator.PortError](err)

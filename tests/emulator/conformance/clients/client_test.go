@@ -164,7 +164,7 @@ func results(t *testing.T, out []byte) []result {
 	return all
 }
 
-// program is the program of an area: Java's are classes, whose names begin with a capital.
+// program returns the program of an area: Java's are classes, whose names begin with a capital.
 func (c client) program(area string) string {
 	if c.dir == "java" {
 		return strings.ToUpper(area[:1]) + area[1:]

@@ -22,7 +22,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// entities are the entities that the administration finds.
+// entities returns the entities that the administration finds.
 func entities() *servicebus.Config {
 	out := servicebus.Outbound{LockDuration: 30 * time.Second, MaxDeliveryCount: 10}
 	withSessions := out
@@ -64,7 +64,7 @@ func ownEntities(n int) *servicebus.Config {
 	return c
 }
 
-// listens is a key that may do nothing else, with the same secret as the root key.
+// listens returns a key that may do nothing else, with the same secret as the root key.
 func listens() servicebus.Key {
 	k := servicebus.RootKey()
 	k.Name, k.Rights = "listen", servicebus.Listen
@@ -83,7 +83,7 @@ var since = map[string][2]int32{
 	"bulk write of several collections": {8, 0}, "table: dates": {5, 0}, "table: arrays and sets": {6, 0},
 }
 
-// version is that of the MongoDB at uri.
+// version returns the version of the MongoDB at uri.
 func version(t *testing.T, uri string) (is [2]int32) {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI(uri))

@@ -79,7 +79,7 @@ func (f *fixture) connectWithout(t testing.TB) *driver.Client {
 // hello has just begun. The driver's default is ten seconds.
 const soonAgain = 500 * time.Millisecond
 
-// embedded is the server in this process, without which the test is skipped.
+// embedded returns the server in this process, without which the test is skipped.
 func (f *fixture) embedded(t testing.TB) *mongo.Server {
 	t.Helper()
 	if f.srv == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/netpipe"
 )
 
-// sharded is a mongos by which db.c is sharded by its field owner.
+// sharded returns a mongos by which db.c is sharded by its field owner.
 func sharded(t *testing.T, behind time.Duration) *fixture {
 	t.Helper()
 	return serve(t, mongo.Options{Mongos: &mongo.Mongos{ShardKeys: map[string]string{"db.c": "owner"}, Behind: behind}})

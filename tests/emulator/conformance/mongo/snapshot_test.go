@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// restarted is a new server that starts with what f saved.
+// restarted returns a new server that starts with what f saved.
 func restarted(t *testing.T, f *fixture, opts mongo.Options) *fixture {
 	t.Helper()
 	var file bytes.Buffer

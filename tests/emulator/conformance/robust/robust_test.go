@@ -303,7 +303,7 @@ func useHTTP(ctx context.Context, address string) error {
 	return nil
 }
 
-// address is the host and port in a connection string or URI.
+// address returns the host and port in a connection string or URI.
 func address(t *testing.T, text string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(text, "://")
@@ -316,7 +316,7 @@ func address(t *testing.T, text string) string {
 	return host
 }
 
-// settled is the heap after a collection, and how many goroutines there are.
+// settled returns the heap after a collection, and how many goroutines there are.
 func settled() (heap uint64, goroutines int) {
 	var m runtime.MemStats
 	runtime.GC()

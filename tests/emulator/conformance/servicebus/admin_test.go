@@ -26,7 +26,7 @@ func (p plain) Do(r *http.Request) (*http.Response, error) {
 	return p.http.Do(r)
 }
 
-// administered is a server with its AMQP and its management listener on TCP.
+// administered returns a server with its AMQP and its management listener on TCP.
 func administered(t *testing.T, cfg servicebus.Config) (*servicebus.Server, *azservicebus.Client, *admin.Client, string) {
 	t.Helper()
 	s, c := onTCP(t, cfg, servicebus.Options{})

@@ -27,7 +27,7 @@ const (
 	sessionQueue = "lanes"
 )
 
-// standard is a namespace with one entity of each kind, with locks of 30 s.
+// standard returns a namespace with one entity of each kind, with locks of 30 s.
 func standard() servicebus.Config {
 	lock := 30 * time.Second
 	out := servicebus.Outbound{LockDuration: lock, MaxDeliveryCount: 3}

@@ -76,7 +76,7 @@ type Link struct {
 	assembles bool
 }
 
-// Address is the entity the client wants to talk to.
+// Address returns the entity the client wants to talk to.
 func (l *Link) Address() string {
 	if l.PeerSends {
 		return l.Target.Address()

@@ -196,7 +196,7 @@ func (p *Properties) decode(r *Reader) error {
 // Bare returns the immutable part, properties to footer, as it was sent [AMQP-3.2].
 func (m *Message) Bare() []byte { return m.bare }
 
-// HeaderSize is the size of everything before the body, in bytes.
+// HeaderSize returns the size of everything before the body, in bytes.
 func (m *Message) HeaderSize() int { return m.size - len(m.body) }
 
 // HasBody reports whether the message has any body section.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// performative is a frame of these fields, whether its type has them or not.
+// performative returns a frame of these fields, whether its type has them or not.
 func performative(descriptor byte, values ...any) func([]byte) ([]byte, error) {
 	return func(b []byte) ([]byte, error) { return AppendAny(b, Described{uint64(descriptor), values}) }
 }

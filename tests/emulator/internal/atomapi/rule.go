@@ -224,7 +224,7 @@ func (v *valuesXML) write(b *strings.Builder, name string) {
 	b.WriteString("</" + name + ">")
 }
 
-// describeValues is the reverse of values; nil for an empty map.
+// describeValues returns the reverse of values; nil for an empty map.
 func describeValues(m map[string]any) *valuesXML {
 	if len(m) == 0 {
 		return nil

@@ -85,7 +85,7 @@ func newStore(path string, cfg Outbound) *Entity {
 	}
 }
 
-// Path is the entity's address.
+// Path returns the entity's address.
 func (e *Entity) Path() string { return e.path }
 
 // RequiresSession reports whether receivers must accept sessions.

@@ -61,7 +61,7 @@ func newInbox(b *Broker, path string, cfg Inbound) *Inbox {
 	return in
 }
 
-// MaxMessageBytes is the limit of a message or batch; 0 means the namespace's.
+// MaxMessageBytes returns the limit of a message or batch; 0 means the namespace's.
 func (in *Inbox) MaxMessageBytes() uint64 { return in.cfg.MaxMessageBytes }
 
 // Filters returns how many filters are evaluated for each message: the rules of all subscriptions
@@ -83,7 +83,7 @@ func (in *Inbox) Filters() (n int) {
 	return n
 }
 
-// Path is the entity's address.
+// Path returns the entity's address.
 func (in *Inbox) Path() string { return in.path }
 
 func (in *Inbox) lock() time.Time {
@@ -277,7 +277,7 @@ func (in *Inbox) check(batch []*Payload) error {
 	return nil
 }
 
-// partition is the value that decides the partition: the session id, else the partition key,
+// partition returns the value that decides the partition: the session id, else the partition key,
 // else the message id where duplicates are detected.
 func (in *Inbox) partition(p *Payload) string {
 	if p.HasSessionID || p.HasPartitionKey || in.cfg.RequiresDuplicateDetection {

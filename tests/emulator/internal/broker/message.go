@@ -111,7 +111,7 @@ type Delivery struct {
 // partitionShift: a message's number carries its partition in the upper 16 bits.
 const partitionShift = 48
 
-// number is the sequence number that clients see.
+// number returns the sequence number that clients see.
 func (m *message) number() int64 { return m.partition<<partitionShift | m.seq }
 
 // first returns the message's number where it was sent first.

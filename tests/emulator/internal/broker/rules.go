@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/filter"
 )
 
-// view is the message as filters see it.
+// view returns the message as filters see it.
 func (b *Broker) view(p *Payload) filter.Message {
 	if f := b.decode.Load(); f != nil {
 		return (*f)(p)

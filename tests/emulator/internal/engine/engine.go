@@ -42,7 +42,7 @@ type Options struct {
 // NS names a collection.
 type NS struct{ DB, Coll string }
 
-// String is "db.coll".
+// String returns "db.coll".
 func (n NS) String() string { return n.DB + "." + n.Coll }
 
 // Engine is safe for concurrent use.
@@ -277,7 +277,7 @@ func (e *Engine) Create(ctx context.Context, ns NS, txn *Txn, options bson.D) er
 	})
 }
 
-// Modify is collMod: changed takes the place of the options of the same names.
+// Modify runs collMod: changed takes the place of the options of the same names.
 func (e *Engine) Modify(ctx context.Context, ns NS, changed bson.D) error {
 	return e.locked(ctx, nil, func() error {
 		c := e.colls[ns]

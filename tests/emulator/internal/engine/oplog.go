@@ -29,7 +29,7 @@ const (
 	DropDatabase
 )
 
-// String is the operationType of the entry's change event.
+// String returns the operationType of the entry's change event.
 func (k Kind) String() string {
 	return [...]string{"noop", "insert", "update", "replace", "delete", "create", "createIndexes", "dropIndexes", "modify", "drop", "rename", "dropDatabase"}[k]
 }
@@ -131,7 +131,7 @@ func (e *Engine) Seek(at bson.Timestamp) (position uint64, ok bool) {
 	return o.base + uint64(i), true
 }
 
-// FirstTime is the time of the oldest entry.
+// FirstTime returns the time of the oldest entry.
 func (e *Engine) FirstTime() bson.Timestamp {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

@@ -116,7 +116,7 @@ func (e *Engine) push(c *Collection, r *record, raw bson.Raw, at bson.Timestamp)
 	}
 }
 
-// window is how far back moments can be read.
+// window returns how far back moments can be read.
 func (e *Engine) window() bson.Timestamp {
 	return bson.Timestamp{T: uint32(max(time.Now().Add(-e.opts.HistoryWindow).Unix(), 0))}
 }

@@ -218,7 +218,7 @@ func (e *Engine) restoreDocument(c *Collection, v bson.RawValue) error {
 	return nil
 }
 
-// document is an entry as a snapshot holds it.
+// document returns an entry as a snapshot holds it.
 func (x *Entry) document() bson.D {
 	d := bson.D{{Key: "at", Value: x.At}, {Key: "op", Value: int32(x.TxnOp)}, {Key: "wall", Value: x.Wall}, {Key: "kind", Value: int32(x.Kind)}, {Key: "db", Value: x.NS.DB}, {Key: "coll", Value: x.NS.Coll}}
 	add := func(key string, v any, present bool) {

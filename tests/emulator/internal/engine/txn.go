@@ -45,7 +45,7 @@ func (e *Engine) Begin(lsid bson.Raw, number int64, lifetime time.Duration) *Txn
 	return t
 }
 
-// Snapshot is the moment the transaction reads.
+// Snapshot returns the moment the transaction reads.
 func (t *Txn) Snapshot() bson.Timestamp { return t.snapshot }
 
 // Commit makes the transaction's writes visible at one cluster time. It fails with
@@ -207,7 +207,7 @@ func conflict() error {
 	return mongoerr.New(mongoerr.WriteConflict, "Caused by :: Write conflict during plan execution and yielding is disabled. :: Please retry your operation or multi-document transaction.")
 }
 
-// Aborted is the error of a statement whose transaction is no longer open.
+// Aborted returns the error of a statement whose transaction is no longer open.
 func Aborted(number int64) error {
 	return mongoerr.New(mongoerr.NoSuchTransaction, "Transaction with { txnNumber: %d } has been aborted.", number)
 }

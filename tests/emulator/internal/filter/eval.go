@@ -70,7 +70,7 @@ func (l logic) eval(m Message) (any, error) {
 	return !l.or, nil
 }
 
-// truth is true, false or nil.
+// truth returns true, false or nil.
 func truth(n node, m Message) (any, error) {
 	v, err := n.eval(m)
 	if err != nil || v == nil {

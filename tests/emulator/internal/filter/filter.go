@@ -96,7 +96,7 @@ type Action struct {
 	steps []step
 }
 
-// String is the action as it was written.
+// String returns the action as it was written.
 func (a *Action) String() string { return a.text }
 
 type step struct {

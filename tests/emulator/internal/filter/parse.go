@@ -11,7 +11,7 @@ type SQL struct {
 	root node
 }
 
-// String is the expression as it was written.
+// String returns the expression as it was written.
 func (s *SQL) String() string { return s.text }
 
 // ParseSQL compiles an expression. Parameters are named with their "@".

@@ -36,7 +36,7 @@ func Parse(s string) (time.Duration, error) {
 	return time.Duration(total), nil
 }
 
-// Format is the inverse of Parse; 0 is the largest duration .NET knows.
+// Format returns the inverse of Parse; 0 is the largest duration .NET knows.
 func Format(d time.Duration) string {
 	if d <= 0 {
 		return "P10675199DT2H48M5.4775807S"

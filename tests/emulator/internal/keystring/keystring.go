@@ -233,7 +233,7 @@ func (b *Builder) bit(v byte) {
 	b.used++
 }
 
-// TypeBits is nil when every number has its default type.
+// TypeBits returns nil when every number has its default type.
 func (b *Builder) TypeBits() []byte {
 	last := -1
 	for i, x := range b.bits {
@@ -251,7 +251,7 @@ func (b *Builder) TypeBits() []byte {
 	}
 }
 
-// Of is the key of a single value, usable as a map key.
+// Of returns the key of a single value, usable as a map key.
 func Of(v any) string {
 	var b Builder
 	b.Append(v)

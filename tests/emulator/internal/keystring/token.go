@@ -77,7 +77,7 @@ func (t Token) Encode() (data string, typeBits []byte) {
 	return string(out), b.TypeBits()
 }
 
-// Doc is the token as a client sees it: {_data: …, _typeBits: …}.
+// Doc returns the token as a client sees it: {_data: …, _typeBits: …}.
 func (t Token) Doc() bson.Raw {
 	data, bits := t.Encode()
 	d := bson.D{{Key: "_data", Value: data}}
@@ -87,7 +87,7 @@ func (t Token) Doc() bson.Raw {
 	return value.Encode(d)
 }
 
-// HighWaterMark is the token of a moment, before any event of that moment.
+// HighWaterMark returns the token of a moment, before any event of that moment.
 func HighWaterMark(at bson.Timestamp) Token { return Token{Time: at, HighWater: true} }
 
 // Parsed is the part of a token that resuming needs; Data identifies the event exactly.

@@ -107,7 +107,7 @@ var names = map[int32]string{
 	11602: "InterruptedDueToReplStateChange", 13388: "StaleConfig", 13435: "NotPrimaryNoSecondaryOk", 13436: "NotPrimaryOrSecondary",
 }
 
-// Name is the server's name for a code; codes that never got one are "Location<code>".
+// Name returns the server's name for a code; codes that never got one are "Location<code>".
 func Name(code int32) string {
 	if n, ok := names[code]; ok {
 		return n

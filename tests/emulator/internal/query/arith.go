@@ -52,7 +52,7 @@ func add(a, b any) (any, error) {
 		func(x, y float64) float64 { return x + y })
 }
 
-// total is add for $sum and $avg.
+// total is like add for $sum and $avg.
 func total(a, b any) (any, error) {
 	if isDecimal(a) || isDecimal(b) {
 		return decimals("$add", a, b, decimalDigits)

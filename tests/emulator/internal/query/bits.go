@@ -68,7 +68,7 @@ func bitReader(v any) func(position int64) bool {
 	return func(p int64) bool { return n>>min(p, 63)&1 == 1 }
 }
 
-// bitwise is the update operator $bit.
+// bitwise returns the update operator $bit.
 func bitwise(e *editor, m modifier) error {
 	old, ok := e.get(m.parts)
 	if !ok {

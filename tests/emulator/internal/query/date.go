@@ -130,7 +130,7 @@ func (p params) expr(f func(a args) (any, error)) *Expr {
 	return p.exprIn(func(a args, _ *Env) (any, error) { return f(a) })
 }
 
-// exprIn is expr for what depends on the server's version.
+// exprIn is like expr for what depends on the server's version.
 func (p params) exprIn(f func(a args, env *Env) (any, error)) *Expr {
 	return &Expr{func(s *scope) (any, error) {
 		a := args{}
@@ -157,7 +157,7 @@ func (a args) null(names ...string) bool {
 	return false
 }
 
-// date is a date in the time zone that goes with it.
+// date returns a date in the time zone that goes with it.
 func (a args) date(op, name string) (t time.Time, null bool, err error) {
 	if a.null(name, "timezone") {
 		return t, true, nil

@@ -25,7 +25,7 @@ func (c *Change) Empty() bool {
 	return !c.Replace && len(c.Updated) == 0 && len(c.Removed) == 0 && len(c.Truncated) == 0
 }
 
-// identical is equality of the bytes: 1 and 1.0 differ.
+// identical reports equality of the bytes: 1 and 1.0 differ.
 func identical(a, b any) bool {
 	x, tx := value.AppendValue(nil, a)
 	y, ty := value.AppendValue(nil, b)
@@ -105,7 +105,7 @@ func (x *delta) size() int {
 	return n
 }
 
-// between is the delta of two documents.
+// between returns the delta of two documents.
 func between(old, now bson.D) *delta {
 	x := &delta{}
 	gone, i := map[string]bool{}, 0

@@ -40,7 +40,7 @@ func init() {
 	}
 }
 
-// real is a number as a double; a decimal would need digits that a double has not.
+// real returns a number as a double; a decimal would need digits that a double has not.
 func real(op string, v any) (float64, error) {
 	if isDecimal(v) {
 		return 0, mongoerr.Unsupported("%s on Decimal128", op)
@@ -52,8 +52,8 @@ func real(op string, v any) (float64, error) {
 	return f, nil
 }
 
-// real1 is a function of one double; inside reports whether it is defined, code and why are the
-// error otherwise.
+// real1 returns a function of one double; inside reports whether it is defined, code and why are
+// the error otherwise.
 func real1(op string, code int32, why string, inside func(float64) bool, f func(float64) float64) func([]any) (any, error) {
 	return func(a []any) (any, error) {
 		if nullish(a[0]) {

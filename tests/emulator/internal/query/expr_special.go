@@ -377,7 +377,7 @@ func compileSetField(op string, arg any) (*Expr, error) {
 	}}, nil
 }
 
-// limit is how many elements $filter is asked for; negative: all.
+// limit returns how many elements $filter is asked for; negative: all.
 func (p params) limit(s *scope) (int, error) {
 	if p["limit"] == nil {
 		return -1, nil

@@ -18,7 +18,7 @@ func (e *Env) read(stage, name string) ([]bson.D, error) {
 	return e.Collection(name)
 }
 
-// reached are the values by which a path joins: each element of an array, null where there is
+// reached returns the values by which a path joins: each element of an array, null where there is
 // nothing.
 func (e *Env) reached(d bson.D, path []string) (keys []string) {
 	add := func(v any) {
@@ -56,7 +56,7 @@ func (e *Env) join(docs []bson.D, path string) joined {
 	return j
 }
 
-// of are the documents that have one of the values, in their order.
+// of returns the documents that have one of the values, in their order.
 func (j joined) of(docs []bson.D, keys []string) []bson.D {
 	var places []int
 	for _, k := range keys {

@@ -215,7 +215,7 @@ func equals(want any, env *Env) (leaf, error) {
 	return leaf{elements: true, test: func(v any) (bool, error) { return same(env.key(v), want), nil }}, nil
 }
 
-// same is equality in a filter: null also stands for a missing field.
+// same reports equality in a filter: null also stands for a missing field.
 func same(v, want any) bool {
 	if want == nil {
 		switch v.(type) {

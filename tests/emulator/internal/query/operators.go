@@ -234,7 +234,7 @@ var typeNumbers = map[string]int{
 	"dbPointer": 12, "javascript": 13, "symbol": 14, "javascriptWithScope": 15, "int": 16, "timestamp": 17, "long": 18, "decimal": 19, "minKey": -1, "maxKey": 127, "missing": 0,
 }
 
-// TypeName is the name $type gives a value's type.
+// TypeName returns the name $type gives a value's type.
 func TypeName(v any) string {
 	if _, ok := v.(value.Missing); ok {
 		return "missing"

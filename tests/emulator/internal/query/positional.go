@@ -74,7 +74,7 @@ func (u *Update) Positional(filter bson.D, arrayFilters bson.A) error {
 	return nil
 }
 
-// filterNames are the first path elements of an array filter's conditions; there should be one.
+// filterNames returns the first path elements of an array filter's conditions; there should be one.
 func filterNames(d bson.D, names []string) []string {
 	for _, e := range d {
 		if !strings.HasPrefix(e.Key, "$") {
@@ -164,8 +164,8 @@ func (p *positions) expand(doc bson.D, m modifier, inserting bool) ([]modifier, 
 	return out, nil
 }
 
-// met is the element that the filter met: of the conditions that reached into an array the last one
-// decides, whichever array that was, as on a server, which leaves it undefined.
+// met returns the element that the filter met: of the conditions that reached into an array the
+// last one decides, whichever array that was, as on a server, which leaves it undefined.
 func (p *positions) met(doc bson.D, path string) (int, bool) {
 	v, _ := getPath(doc, value.Split(path))
 	if _, ok := v.(bson.A); !ok {
@@ -174,7 +174,8 @@ func (p *positions) met(doc bson.D, path string) (int, bool) {
 	return p.last(doc, p.filter)
 }
 
-// last is the element at which the last condition of the filter that holds by an element holds.
+// last returns the element at which the last condition of the filter that holds by an element
+// holds.
 func (p *positions) last(doc, filter bson.D) (at int, found bool) {
 	note := func(i int, ok bool) {
 		if ok {

@@ -60,7 +60,7 @@ func (s *Sort) Compare(a, b bson.D) int {
 	return 0
 }
 
-// key is the least value a path reaches for an ascending sort, the greatest
+// key returns the least value a path reaches for an ascending sort, the greatest
 // for a descending one; a missing field sorts as null, an empty array below it.
 // An _id that alone decides the order sorts as it is, as in the index on it.
 func (s *Sort) key(d bson.D, path []string, sign int) any {

@@ -310,7 +310,7 @@ func compileRedact(arg any, env *Env) (Stage, error) {
 	return Stage{Each: redact}, nil
 }
 
-// compileDocuments is a source: nothing comes before it.
+// compileDocuments returns a source: nothing comes before it.
 func compileDocuments(arg any, env *Env) (Stage, error) {
 	e, err := CompileExpr(arg)
 	if err != nil {

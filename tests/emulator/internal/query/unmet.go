@@ -45,7 +45,7 @@ func reason(operator string, negated bool) string {
 // validator.
 func Unmet(filter, doc bson.D) bson.D { return unmet(clauses(filter), doc, false) }
 
-// clauses are the conditions of a filter, one operator each.
+// clauses returns the conditions of a filter, one operator each.
 func clauses(filter bson.D) (out []bson.E) {
 	for _, e := range filter {
 		if strings.HasPrefix(e.Key, "$") || !isOperators(e.Value) {

@@ -300,7 +300,7 @@ func keepID(old, now bson.D) (bson.D, error) {
 	return append(bson.D{{Key: "_id", Value: is}}, value.Remove(now, "_id")...), nil
 }
 
-// UpsertSeed is the document an upsert starts from: what the filter demands by equality.
+// UpsertSeed returns the document an upsert starts from: what the filter demands by equality.
 func UpsertSeed(filter bson.D, replacement bool) (bson.D, error) {
 	e := &editor{doc: bson.D{}}
 	var seen []string
@@ -324,8 +324,8 @@ func UpsertSeed(filter bson.D, replacement bool) (bson.D, error) {
 	return e.doc, nil
 }
 
-// seeds are the equalities that an upsert copies: those of every match, an $or of one branch, and
-// $all.
+// seeds returns the equalities that an upsert copies: those of every match, an $or of one branch,
+// and $all.
 func seeds(filter bson.D) (out []Equality) {
 	for _, e := range filter {
 		list, _ := e.Value.(bson.A)

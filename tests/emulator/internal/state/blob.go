@@ -189,8 +189,8 @@ func (a *Account) modify(containerName, name string, cond Conditions, f func(*bl
 	return got, err
 }
 
-// existing is write for an operation that needs the blob: a missing blob is reported before any
-// condition is checked.
+// existing is like write for an operation that needs the blob: a missing blob is reported before
+// any condition is checked.
 func (a *Account) existing(containerName, name string, cond Conditions, f func(*container, *blob, time.Time) error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -36,7 +36,7 @@ type Lease struct {
 	until   time.Time
 }
 
-// State is the lease's state at now.
+// State returns the lease's state at now.
 func (l *Lease) State(now time.Time) LeaseState {
 	switch l.stored {
 	case Leased:

@@ -14,7 +14,7 @@ import (
 // equal to null in match and sort (see SortKey).
 type Missing struct{}
 
-// Class is the server's canonical type order, the first key of every comparison.
+// Class returns the server's canonical type order, the first key of every comparison.
 func Class(v any) int {
 	switch v.(type) {
 	case bson.MinKey:
@@ -54,7 +54,7 @@ func Class(v any) int {
 	}
 }
 
-// Compare is the BSON comparison order without collation.
+// Compare returns the BSON comparison order without collation.
 func Compare(a, b any) int {
 	ca, cb := Class(a), Class(b)
 	if ca != cb {
@@ -105,7 +105,7 @@ func Compare(a, b any) int {
 	}
 }
 
-// Equal is Compare == 0; 1, 1.0 and NumberLong(1) are equal.
+// Equal reports whether Compare returns 0; 1, 1.0 and NumberLong(1) are equal.
 func Equal(a, b any) bool { return Compare(a, b) == 0 }
 
 // CompareTimestamps orders cluster times.

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Encode is AppendDoc into a fresh buffer.
+// Encode is like AppendDoc into a fresh buffer.
 func Encode(d bson.D) bson.Raw { return AppendDoc(make([]byte, 0, 256), d) }
 
 // AppendDoc appends d as BSON. In addition to the types that Decode produces it accepts those of

@@ -54,7 +54,7 @@ func Clone(v any) any {
 	}
 }
 
-// CloneDoc is Clone for documents.
+// CloneDoc is like Clone for documents.
 func CloneDoc(d bson.D) bson.D {
 	out := make(bson.D, len(d))
 	for i := range d {

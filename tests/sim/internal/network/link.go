@@ -48,7 +48,7 @@ type end struct {
 	passed        bool      // the close has been passed on; guarded by link.mu
 }
 
-// NewLink is a healthy link to a server.
+// NewLink returns a healthy link to a server.
 func NewLink(h *Hub) *Link { return &Link{hub: h} }
 
 // DialContext makes a connection. It does not wait, not even while the link is held: the first

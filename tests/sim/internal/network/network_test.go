@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/network"
 )
 
-// connected is a link with one connection over it, both ends.
+// connected returns a link with one connection over it, both ends.
 func connected(t *testing.T) (l *network.Link, client, server net.Conn) {
 	t.Helper()
 	h := network.Listen("server")

@@ -79,8 +79,8 @@ const (
 // applied, and one that arrives.
 const Batches = 3
 
-// RoomOfSession is how many bytes of messages one session may have in hand; 0: any number. It has
-// half a body to spare.
+// RoomOfSession returns how many bytes of messages one session may have in hand; 0: any number. It
+// has half a body to spare.
 func (s Settings) RoomOfSession() int64 { return Batches * s.batch() }
 
 // RoomOfProjector is MAX_IN_FLIGHT_BYTES: a worker may have the last batch of one session in hand

@@ -112,7 +112,7 @@ func single(bursts []Burst) (all []Burst) {
 	return all
 }
 
-// join is the reverse of single.
+// join returns the reverse of single.
 func join(bursts []Burst) (all []Burst) {
 	for _, b := range bursts {
 		if n := len(all); n > 0 && all[n-1].At == b.At {

@@ -121,7 +121,7 @@ func (d *drawing) singles(r *rand.Rand) {
 	perhaps(likely, all)
 }
 
-// HealthyNames are the names of the aggregates with which nothing goes wrong.
+// HealthyNames returns the names of the aggregates with which nothing goes wrong.
 func (s Settings) HealthyNames() (names []string) {
 	for n := range s.Healthy {
 		names = append(names, fmt.Sprintf("healthy-%d", n+1))

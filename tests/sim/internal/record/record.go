@@ -345,7 +345,7 @@ func (r *Record) fold(
 	return timelines, totals
 }
 
-// FoldAll is [Record.Fold] of every committed event.
+// FoldAll is like [Record.Fold] of every committed event.
 func (r *Record) FoldAll(occurred func(c history.Commit, kind string) string) (timelines, totals *history.Model) {
 	return r.fold(occurred, func(history.Commit) bool { return true })
 }

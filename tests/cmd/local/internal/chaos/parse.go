@@ -112,7 +112,7 @@ func (a Action) String() string {
 // Plan is a list of actions by time; those of the same time keep the order they were written in.
 type Plan []Action
 
-// Failovers is how many actions must be followed by a failover.
+// Failovers returns how many actions must be followed by a failover.
 func (p Plan) Failovers() int {
 	n := 0
 	for _, a := range p {

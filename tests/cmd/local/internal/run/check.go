@@ -87,8 +87,8 @@ func (r *runner) check(ctx context.Context, data *data, problem error) (report.O
 	return outcome, nil
 }
 
-// witnessed is the history, as these services were to make it, without the witnesses that there
-// were not.
+// witnessed returns the history, as these services were to make it, without the witnesses that
+// there were not.
 func (r *runner) witnessed() history.History {
 	h := r.rec.History()
 	h.SessionKey = r.options.SessionKey

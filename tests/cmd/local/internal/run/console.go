@@ -292,13 +292,13 @@ func (r *runner) pressed(ctx context.Context) error {
 	}
 }
 
-// parkedList is `parked list`.
+// parkedList runs `parked list`.
 func (r *runner) parkedList(ctx context.Context) (parked []console.Parked, err error) {
 	err = r.ask(ctx, &parked, "parked", "list", "--json")
 	return parked, err
 }
 
-// parkedShow is `parked show`.
+// parkedShow runs `parked show`.
 func (r *runner) parkedShow(ctx context.Context, aggregate string) (parked console.Parked, err error) {
 	err = r.ask(ctx, &parked, "parked", "show", "--json", "--", aggregate)
 	return parked, err

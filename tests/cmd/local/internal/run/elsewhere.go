@@ -32,7 +32,8 @@ func (r *runner) beyondSource(ctx context.Context, data *data, stopping bool) er
 	return fmt.Errorf("%w: the source holds %d of the %d events that were inserted", errHopeless, held, counts.Committed)
 }
 
-// sourceGaps are the events that were inserted and are not in the source, in words, and the others.
+// sourceGaps returns the events that were inserted and are not in the source, in words, and the
+// others.
 func (r *runner) sourceGaps(ctx context.Context, data *data, committed []history.Commit) (held []history.Commit, gaps []string, err error) {
 	there := make(map[string]map[int64]bool)
 	err = workload.Scan(ctx, data.source, func(s workload.Stored) {

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/internal/history"
 )
 
-// external is a run whose source is in a MongoDB that is not ours; its read model is a database
-// beside it.
+// external returns a run whose source is in a MongoDB that is not ours; its read model is a
+// database beside it.
 func external(t *testing.T) (*runner, *data) {
 	t.Helper()
 	servers := emulator.Start(t, emulator.Options{})

@@ -40,7 +40,7 @@ func (r *runner) load(ctx context.Context, data *data) error {
 	return nil
 }
 
-// events are what is inserted, and how many; 0: without end.
+// events returns what is inserted, and how many; 0: without end.
 func (r *runner) events() (iter.Seq[workload.Event], int64) {
 	if r.options.Input != nil {
 		return slices.Values(r.options.Input), int64(len(r.options.Input))
@@ -67,10 +67,10 @@ func (r *runner) events() (iter.Seq[workload.Event], int64) {
 // reserve is the most events kept back for one failover.
 const reserve = 20
 
-// allowed is how many events may have been inserted by now: a few are kept back for each failover
-// that is still to come, since a new leader shows itself by publishing, and for that there must be
-// something to publish. During a failover they are given out one by one, the next one only when the
-// broker has the one before.
+// allowed returns how many events may have been inserted by now: a few are kept back for each
+// failover that is still to come, since a new leader shows itself by publishing, and for that there
+// must be something to publish. During a failover they are given out one by one, the next one only
+// when the broker has the one before.
 func (r *runner) allowed(total int64) int64 {
 	if total == 0 {
 		return math.MaxInt64

@@ -86,7 +86,7 @@ func (r *runner) awaitArrival(ctx context.Context) error {
 	return nil
 }
 
-// committed is how many events there are to be published.
+// committed returns how many events there are to be published.
 func (r *runner) committed() int64 {
 	if r.options.Following() {
 		return r.source.Seen()
@@ -94,7 +94,7 @@ func (r *runner) committed() int64 {
 	return r.rec.Counts().Committed
 }
 
-// applied is how many events are applied: to be seen in the read model or, of others' events,
+// applied returns how many events are applied: to be seen in the read model or, of others' events,
 // completed at the broker.
 func (r *runner) applied() int64 {
 	if r.options.Following() {

@@ -15,9 +15,9 @@ import (
 // there.
 const orphanGrain = 500 * time.Millisecond
 
-// Lifetime is the context of a whole run. stop ends with the first signal: it ends a run at once
-// when atOnce is set, else the next signal does. It also ends when `go run` or make, which started
-// this program, is gone: they do not pass SIGTERM on, and nothing must be left behind.
+// Lifetime returns the context of a whole run. stop ends with the first signal: it ends a run at
+// once when atOnce is set, else the next signal does. It also ends when `go run` or make, which
+// started this program, is gone: they do not pass SIGTERM on, and nothing must be left behind.
 func Lifetime(stop context.Context, atOnce bool) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	second := make(chan os.Signal, 1)

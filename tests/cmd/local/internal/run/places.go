@@ -78,15 +78,15 @@ func Open(ctx context.Context, o flags.Options) (*stack.Stack, error) {
 	return s, err
 }
 
-// data is our own way to the databases.
+// data is the run's own connection to the databases.
 type data struct {
 	client    *mongo.Client
 	source    *mongo.Collection
 	readModel *mongo.Database
 }
 
-// toMongo is how we go to a MongoDB. What is counted as inserted survives an election: the default
-// before MongoDB 5 is one member.
+// toMongo returns the options of a client of a MongoDB. What is counted as inserted survives an
+// election: the default before MongoDB 5 is one member.
 func toMongo(uri string) *options.ClientOptions {
 	return options.Client().ApplyURI(uri).SetAppName("sluice-local").SetWriteConcern(writeconcern.Majority())
 }

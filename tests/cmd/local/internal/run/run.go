@@ -150,8 +150,8 @@ func (r *runner) openStack(ctx, serving context.Context, servers *errgroup.Group
 	return nil
 }
 
-// pipeline is the run itself: services up, events in, harm done, everything seen, services down,
-// check.
+// pipeline is the run itself: services up, events in, harm done, everything seen, services
+// down, check.
 func (r *runner) pipeline(ctx context.Context, stop <-chan struct{}, producer, projector string) (outcome report.Outcome, err error) {
 	data, err := r.connect()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/mongo"
 )
 
-// Serve is `--stack-only`: it prints the settings and serves until ctx ends, as sluice-emulator
+// Serve runs `--stack-only`: it prints the settings and serves until ctx ends, as sluice-emulator
 // does, with Azurite where that is asked for. What it prints is for a shell, and so is the file of
 // --env-file, which is there as long as the servers are.
 func Serve(ctx context.Context, o flags.Options, w io.Writer) error {

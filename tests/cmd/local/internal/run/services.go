@@ -111,7 +111,7 @@ func (r *runner) slotRuns() []func(context.Context) error {
 	return runs
 }
 
-// leader is the producer that leads and reads.
+// leader returns the producer that leads and reads.
 func (r *runner) leader() (slot *child.Slot, status child.Status, ok bool) {
 	return child.Leader(r.producers)
 }

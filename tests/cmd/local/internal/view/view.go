@@ -87,7 +87,7 @@ func isTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != os.DevNull && os.Getenv("TERM") != "dumb"
 }
 
-// Every is the time between two Views worth showing; 0: none is.
+// Every returns the time between two Views worth showing; 0: none is.
 func (l *Live) Every() time.Duration {
 	switch {
 	case l.quiet:
@@ -165,7 +165,7 @@ func (l *Live) erase() {
 	}
 }
 
-// Block is a View as the lines of a terminal of so many columns; rate is how many events are
+// Block returns a View as the lines of a terminal of so many columns; rate is how many events are
 // applied a second. No line is so long that it wraps, so that the block stays in place.
 func Block(v console.View, rate float64, columns int) []string {
 	s, p, run := first(v.Streams), first(v.Projections), v.Run
@@ -215,7 +215,7 @@ func Block(v console.View, rate float64, columns int) []string {
 
 func row(name, text string) string { return fmt.Sprintf("  %-10s %s", name, text) }
 
-// Line is a View as one plain line.
+// Line returns a View as one plain line.
 func Line(v console.View) string {
 	s, p, run := first(v.Streams), first(v.Projections), v.Run
 	leader := "no leader"

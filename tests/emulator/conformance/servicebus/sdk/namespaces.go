@@ -83,7 +83,7 @@ func withNamespaces(ctx context.Context, logs string, f func(env []string) error
 	return serve(ctx, stop, run, func() error { return f(env) })
 }
 
-// keys are the ones the module's test-resources.bicep makes.
+// keys returns the keys that the module's test-resources.bicep makes.
 func keys() []servicebus.Key {
 	return []servicebus.Key{
 		servicebus.RootKey(),
