@@ -33,9 +33,9 @@ const (
 	EndMessage = "command ended"
 
 	interval = 5 * time.Second
-	// patience bounds each attempt to store the answer: the job must end before the platform kills
-	// it.
-	patience = 15 * time.Second
+	// storeTimeout bounds each attempt to store the answer: the job must end before the platform
+	// kills it.
+	storeTimeout = 15 * time.Second
 	// most bounds each of the two outputs. What is beyond is in the log only.
 	most = 16 << 20
 )
@@ -119,7 +119,7 @@ func (k *keeper) progress(ctx context.Context) {
 
 // end stores the whole output, and then the exit code.
 func (k *keeper) end(ctx context.Context, code int) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := k.keep(ctx); err != nil {
 		return err

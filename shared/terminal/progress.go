@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// patience is how long work may take before its progress is shown.
-	patience = 2 * time.Second
-	redraw   = 200 * time.Millisecond
-	cells    = 24
+	// showAfter is how long work may take before its progress is shown.
+	showAfter = 2 * time.Second
+	redraw    = 200 * time.Millisecond
+	cells     = 24
 )
 
 // Progress shows the progress of work that takes longer than two seconds in one line of a terminal,
@@ -53,7 +53,7 @@ func (p *Progress) run() {
 	select {
 	case <-p.stop:
 		return
-	case <-time.After(patience):
+	case <-time.After(showAfter):
 	}
 	ticker := time.NewTicker(redraw)
 	defer ticker.Stop()

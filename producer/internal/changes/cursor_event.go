@@ -46,7 +46,7 @@ func (c *cursor) take(ctx context.Context, part bson.Raw) (invalidated bool, err
 	switch c.reader.config.Mapping.kind(operation) {
 	case change:
 		if !c.covered(event, operation) {
-			c.reader.config.Metrics.left.Inc()
+			c.reader.config.Metrics.leftOut.Inc()
 			err = c.sink.Idle(ctx, after)
 			break
 		}

@@ -20,7 +20,7 @@ type Metrics struct {
 	rows        prometheus.Gauge
 	estimate    prometheus.Gauge
 	snapshotted prometheus.Gauge
-	left        prometheus.Counter
+	leftOut     prometheus.Counter
 }
 
 // NewMetrics registers the metrics of reading.
@@ -60,7 +60,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "sluice_producer_snapshot_documents_estimated",
 			Help: "Documents that the collection had when the present or last snapshot began.",
 		}),
-		left: registered.NewCounter(prometheus.CounterOpts{
+		leftOut: registered.NewCounter(prometheus.CounterOpts{
 			Name: "sluice_producer_snapshot_changes_left_out_total",
 			Help: "Changes of documents that a snapshot had not reached: their rows contain them.",
 		}),

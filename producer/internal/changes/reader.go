@@ -225,8 +225,7 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 
 // logServerVersion logs which features the server lacks, if its version is known.
 func (r *Reader) logServerVersion(ctx context.Context) {
-	const patience = 2 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	version, err := mongodb.ServerVersion(ctx, r.collection.Database().Client())
 	if err != nil {

@@ -43,10 +43,10 @@ func (c Config) stages(position string) mongo.Pipeline {
 func (c Config) documents(position string) (full, before options.FullDocument) {
 	full, before = c.FullDocument, c.FullDocumentBeforeChange
 	unwanted := c.unwantedOperations(position)
-	left := func(o envelope.Operation) bool { return slices.Contains(unwanted, o) }
-	if left(envelope.Update) {
+	leftOut := func(o envelope.Operation) bool { return slices.Contains(unwanted, o) }
+	if leftOut(envelope.Update) {
 		full = ""
-		if left(envelope.Replace) && left(envelope.Delete) {
+		if leftOut(envelope.Replace) && leftOut(envelope.Delete) {
 			before = ""
 		}
 	}

@@ -82,10 +82,10 @@ func (l *lane) fill(ctx context.Context, first *backlog, limit int) (loadedBatch
 		return loadedBatch{}, err
 	}
 	out := loadedBatch{batch: batch}
-	room, events := l.publisher.batchMessages.get(time.Now()), l.publisher.packEvents.get(time.Now())
+	maxMessages, events := l.publisher.batchMessages.get(time.Now()), l.publisher.packEvents.get(time.Now())
 	for session := first; session != nil; session = l.dispatcher.leaseNext() {
-		waiting := l.dispatcher.peek(session, (room-out.count())*max(events, 1))
-		n, err := l.pack(ctx, &out, waiting, room, events)
+		waiting := l.dispatcher.peek(session, (maxMessages-out.count())*max(events, 1))
+		n, err := l.pack(ctx, &out, waiting, maxMessages, events)
 		if err != nil && !errors.Is(err, broker.ErrFull) && len(out.items) == 0 { // items before it are sent first
 			if ctx.Err() == nil {
 				l.publisher.metrics.refusals.Inc()
@@ -97,18 +97,18 @@ func (l *lane) fill(ctx context.Context, first *backlog, limit int) (loadedBatch
 		if n > 0 {
 			out.sessions = append(out.sessions, session)
 		}
-		if err != nil || len(out.sessions) == limit || out.count() == room {
+		if err != nil || len(out.sessions) == limit || out.count() == maxMessages {
 			break
 		}
 	}
 	return out, nil
 }
 
-// pack adds items to the batch in order, in at most room messages of at most so many events, and
-// returns how many fit.
-func (l *lane) pack(ctx context.Context, out *loadedBatch, items []*item, room, events int) (n int, err error) {
+// pack adds items to the batch in order, in at most maxMessages messages of at most so many events,
+// and returns how many fit.
+func (l *lane) pack(ctx context.Context, out *loadedBatch, items []*item, maxMessages, events int) (n int, err error) {
 	batch := out.batch
-	for n < len(items) && out.count() < room {
+	for n < len(items) && out.count() < maxMessages {
 		i := items[n]
 		if events > 1 {
 			packed, err := l.addPack(ctx, batch, items[n:min(n+events, len(items))])

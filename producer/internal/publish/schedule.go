@@ -27,7 +27,7 @@ type item struct {
 // It is pure state, not safe for concurrent use.
 type schedule struct {
 	sessions map[string]*backlog
-	turns    []*backlog // the queue of sessions that are not leased
+	queue    []*backlog // the sessions, in order, that are not leased
 	ready    int        // items of the sessions in the queue
 	waiting  int        // items of all sessions
 	hasCut   bool       // items at cutAt and behind it are dropped
@@ -50,7 +50,7 @@ func (s *schedule) push(i *item) {
 	if b == nil {
 		b = &backlog{session: i.session}
 		s.sessions[i.session] = b
-		s.turns = append(s.turns, b)
+		s.queue = append(s.queue, b)
 	}
 	b.items = append(b.items, i)
 	s.waiting++
@@ -61,12 +61,12 @@ func (s *schedule) push(i *item) {
 
 // lease leases the next session of the queue. It returns nil if the queue is empty.
 func (s *schedule) lease() *backlog {
-	if len(s.turns) == 0 {
+	if len(s.queue) == 0 {
 		return nil
 	}
-	b := s.turns[0]
-	s.turns[0] = nil
-	s.turns = s.turns[1:]
+	b := s.queue[0]
+	s.queue[0] = nil
+	s.queue = s.queue[1:]
 	b.leased = true
 	s.ready -= len(b.items)
 	return b
@@ -98,7 +98,7 @@ func (s *schedule) release(leases ...*backlog) {
 			delete(s.sessions, b.session)
 			continue
 		}
-		s.turns = append(s.turns, b)
+		s.queue = append(s.queue, b)
 		s.ready += len(b.items)
 	}
 }
@@ -107,9 +107,9 @@ func (s *schedule) release(leases ...*backlog) {
 // are dropped when it is released.
 func (s *schedule) dropFrom(at uint64) {
 	s.hasCut, s.cutAt = true, at
-	turns := s.turns
-	s.turns, s.ready = nil, 0
-	s.release(turns...)
+	queue := s.queue
+	s.queue, s.ready = nil, 0
+	s.release(queue...)
 }
 
 // trim drops the items of a session at the cut and behind it.
@@ -130,6 +130,6 @@ func (s *schedule) returnLease(b *backlog) {
 		return
 	}
 	b.leased = false
-	s.turns = slices.Insert(s.turns, 0, b)
+	s.queue = slices.Insert(s.queue, 0, b)
 	s.ready += len(b.items)
 }

@@ -67,7 +67,7 @@ func TestG2AScheduleLeasesASessionOnceAndKeepsItsOrder(t *testing.T) {
 		require.Zero(t, s.ready)
 		require.Zero(t, s.waiting)
 		require.Empty(t, s.sessions)
-		require.Empty(t, s.turns)
+		require.Empty(t, s.queue)
 	}
 }
 

@@ -16,11 +16,11 @@ import (
 var errHangs = errors.New("the projection has not returned from the event; what it waits for, or computes, does not end")
 
 const (
-	// patienceShare is the part of an attempt's time for which a projection may keep one event; the
-	// rest is for the others. Each call that already hangs halves it, down to minPatience: so many
+	// callShare is the part of an attempt's time for which a projection may keep one event; the
+	// rest is for the others. Each call that already hangs halves it, down to minCall: so many
 	// events from which the projection does not return occupy a worker little longer than one.
-	patienceShare = 8
-	minPatience   = 2 * time.Millisecond
+	callShare = 8
+	minCall   = 2 * time.Millisecond
 	// maxHanging bounds the calls that hang. Beyond it, the projection gets no further event.
 	maxHanging = 1000
 	// keepReturned is how long the writes of a call that returned late wait for the next attempt.
@@ -82,11 +82,11 @@ func (s *projections) project(ctx context.Context, p projection.Projection, c *e
 	}
 	call := &projected{began: time.Now(), done: make(chan struct{})}
 	go s.run(call, p, *c)
-	patience := time.NewTimer(max(time.Until(deadline)/patienceShare>>min(hanging, 30), minPatience))
-	defer patience.Stop()
+	limit := time.NewTimer(max(time.Until(deadline)/callShare>>min(hanging, 30), minCall))
+	defer limit.Stop()
 	select {
 	case <-call.done:
-	case <-patience.C:
+	case <-limit.C:
 	case <-ctx.Done():
 	}
 	if s.keep(c.MessageID, call) {

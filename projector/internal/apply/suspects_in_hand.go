@@ -115,8 +115,8 @@ func (w *Watch) record(ctx context.Context, alone bool, changes ...*envelope.Cha
 // remove removes records, and those that could not be removed before.
 func (w *Watch) remove(ctx context.Context, records ...bson.ObjectID) error {
 	w.mu.Lock()
-	records = append(records, w.left...)
-	w.left = nil
+	records = append(records, w.unremoved...)
+	w.unremoved = nil
 	w.mu.Unlock()
 	if len(records) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (w *Watch) remove(ctx context.Context, records ...bson.ObjectID) error {
 	if _, err := w.collection.DeleteMany(ctx, bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: records}}}}); err != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.left = append(w.left, records...)
+		w.unremoved = append(w.unremoved, records...)
 		return w.failed("write", err)
 	}
 	return nil

@@ -68,8 +68,8 @@ type Watch struct {
 	ended chan struct{} // closed by End
 	end   func()        // closes ended, once
 
-	mu   sync.Mutex
-	left []bson.ObjectID // records that could not be removed; guarded by mu
+	mu        sync.Mutex
+	unremoved []bson.ObjectID // records that could not be removed; guarded by mu
 }
 
 // knowledge is what is known of processes that have ended. It does not change.

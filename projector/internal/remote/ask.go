@@ -14,12 +14,12 @@ import (
 const (
 	// maxCall bounds the events of one call, in bytes of JSON; a larger event goes alone.
 	maxCall = 1 << 20
-	// patienceShare is the part of the time-out for which a session waits for one call; the rest is
+	// waitShare is the part of the time-out for which a session waits for one call; the rest is
 	// for its other events. Each time-out halves it, and each event whose answer is still awaited,
-	// down to minPatience: so many events that the program does not answer occupy a worker little
+	// down to minWait: so many events that the program does not answer occupy a worker little
 	// longer than one.
-	patienceShare = 8
-	minPatience   = 5 * time.Millisecond
+	waitShare = 8
+	minWait   = 5 * time.Millisecond
 	// maxLate bounds the single events whose answers are awaited after a session has given up
 	// waiting. Beyond it, no event is called for that failed before.
 	maxLate = 1000
@@ -162,7 +162,7 @@ func (a *asking) call(ctx context.Context, indexes []int, body []byte) error {
 		return &callError{kind: away, err: context.Cause(ctx)}
 	}
 	began := time.Now()
-	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(false), errPatience)
+	waiting, cancel := context.WithTimeoutCause(ctx, a.waitTime(false), errNotAwaited)
 	outcomes, failed := a.post(waiting, body, len(indexes), a.declared.Hash)
 	cancel()
 	a.trial.Release(1)
@@ -193,13 +193,13 @@ func (a *asking) call(ctx context.Context, indexes []int, body []byte) error {
 	return a.calls(ctx, indexes[len(indexes)/2:])
 }
 
-// patience returns how long a session waits for one call: never less than a few times what calls
+// waitTime returns how long a session waits for one call: never less than a few times what calls
 // take now, and no more than that for events that failed before.
-func (a *asking) patience(failedBefore bool) time.Duration {
+func (a *asking) waitTime(failedBefore bool) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	longest := a.o.Timeout / patienceShare
-	shortest := min(minPatience+4*a.typical, longest)
+	longest := a.o.Timeout / waitShare
+	shortest := min(minWait+4*a.typical, longest)
 	if failedBefore {
 		return shortest
 	}
@@ -216,8 +216,8 @@ func (a *asking) singles(ctx context.Context, indexes []int, failedBefore bool) 
 		return &callError{kind: away, err: context.Cause(ctx)}
 	}
 	defer a.trial.Release(1)
-	patience := time.NewTimer(a.patience(failedBefore))
-	defer patience.Stop()
+	limit := time.NewTimer(a.waitTime(failedBefore))
+	defer limit.Stop()
 	began := time.Now()
 	calls := make(map[int]*lateCall, len(indexes))
 	for _, i := range indexes {
@@ -235,7 +235,7 @@ func (a *asking) singles(ctx context.Context, indexes []int, failedBefore bool) 
 		if !expired && !call.began.Before(began) { // an earlier call has been waited for
 			select {
 			case <-call.done:
-			case <-patience.C:
+			case <-limit.C:
 				expired = true
 			case <-ctx.Done():
 				return &callError{kind: away, err: context.Cause(ctx)}
@@ -364,7 +364,7 @@ func (a *asking) try(ctx context.Context, i int) error {
 	}
 	defer a.trial.Release(whole)
 	began := time.Now()
-	waiting, cancel := context.WithTimeoutCause(ctx, a.patience(false), errPatience)
+	waiting, cancel := context.WithTimeoutCause(ctx, a.waitTime(false), errNotAwaited)
 	defer cancel()
 	outcomes, failed := a.post(waiting, body, 1, a.declared.Hash)
 	return a.decide(i, began, outcomes, failed, true)

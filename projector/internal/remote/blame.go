@@ -143,5 +143,5 @@ func (r refusal) Is(target error) bool { return target == projection.ErrPermanen
 // ParkReason returns the reason with which the aggregate is parked.
 func (r refusal) ParkReason() string { return r.reason }
 
-// errPatience ends a call whose answer is not awaited any longer.
-var errPatience = errors.New("the answer is not awaited any longer")
+// errNotAwaited ends a call whose answer is not awaited any longer.
+var errNotAwaited = errors.New("the answer is not awaited any longer")

@@ -185,7 +185,7 @@ func unanswered(ctx context.Context, sent bool, err error) *callError {
 		err = address.Err // without the URL, which the caller adds
 	}
 	switch {
-	case errors.Is(context.Cause(ctx), errPatience), errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(context.Cause(ctx), errNotAwaited), errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &callError{kind: slow, err: errors.New("the program has not answered in time")}
 	case ctx.Err() != nil:
 		return &callError{kind: away, err: context.Cause(ctx)}
