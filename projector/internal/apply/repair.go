@@ -75,8 +75,8 @@ func (a *Applier) repairDocument(ctx context.Context, filter bson.D, seen Aggreg
 	return a.writeRecords(ctx, model)
 }
 
-// repairRecord writes the record of an aggregate together with its effects: of one that could not
-// be built, and so has none, or of a mirror's, whose copies it replaces.
+// repairRecord writes the record of an aggregate together with its effects. The aggregate could not
+// be built before, and so has no effects, or it is a mirror's, whose copies are replaced.
 func (a *Applier) repairRecord(ctx context.Context, filter bson.D, seen Aggregate, b Build, one *Built) error {
 	unbuilt := seen.Reason == ReasonBuild && seen.Guard.Position == ""
 	if !unbuilt && one.Copies.Collection == "" {

@@ -142,7 +142,7 @@ var latest = keeps("latest", func(e projection.Event) projection.Write {
 })
 
 // G6: a change that counts no version, and replaces the document that contains the guard, keeps the
-// version in it: a missing one is noticed afterwards.
+// version in the guard: a missing version is noticed afterwards.
 func TestG6AReplacementForgetsNoVersion(t *testing.T) {
 	inVirtualTime(t, func(w *world.World) {
 		p := w.StartProjector(runs(latest))

@@ -394,7 +394,7 @@ var operations = []string{
 	"detach receiver from a session of an entity", "end", "close",
 }
 
-// differences are those of our frames from the official client's, with the reason for each.
+// differences are the reasons why our frames differ from the official client's, by place.
 var differences = map[string]string{
 	"attach receiver from a session of an entity: properties.com.microsoft:timeout": timeoutReason,
 	"open: properties.version": versionReason,
@@ -402,7 +402,7 @@ var differences = map[string]string{
 }
 
 const (
-	timeoutReason = "the Go client cannot say how long it waits for a session; .NET, Java, JavaScript and Python do by this property, as a uint of milliseconds"
+	timeoutReason = "the Go client cannot state how long it waits for a session; .NET, Java, JavaScript and Python state it by this property, as a uint of milliseconds"
 	versionReason = "a client describes itself; our user-agent names the version"
 	linkReason    = "the peek is on a connection that has no receiver's link, and needs none"
 )

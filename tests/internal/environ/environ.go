@@ -1,5 +1,5 @@
-// Package environ reads configurations from the environment of the process in tests, of which
-// several may run at once.
+// Package environ reads configurations from the environment of the process, for tests that may run
+// side by side.
 package environ
 
 import (

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/internal/value"
 )
 
-// units of time, with the length of those that always have the same.
+// units are the units of time, with the length of each whose length does not vary, else 0.
 var units = map[string]time.Duration{
 	"year": 0, "quarter": 0, "month": 0, "week": 0, "day": 0, "hour": time.Hour, "minute": time.Minute, "second": time.Second, "millisecond": time.Millisecond,
 }
