@@ -82,7 +82,7 @@ func TestMainTakesTheProcess(t *testing.T) {
 		Main()
 	}
 	configure(t)
-	run := func(args string, signal os.Signal) (code int, said string) {
+	run := func(args string, signal os.Signal) (code int, output string) {
 		// #nosec G204 -- the test's own program
 		c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$")
 		c.Env = append(os.Environ(), asProgram+"="+args)
@@ -92,10 +92,10 @@ func TestMainTakesTheProcess(t *testing.T) {
 		require.NoError(t, c.Start())
 		lines := bufio.NewReader(out)
 		if signal != nil {
-			for !strings.Contains(said, "projector starting") {
+			for !strings.Contains(output, "projector starting") {
 				line, err := lines.ReadString('\n')
-				said += line
-				require.NoError(t, err, said)
+				output += line
+				require.NoError(t, err, output)
 			}
 			require.NoError(t, c.Process.Signal(signal))
 		}
@@ -106,18 +106,18 @@ func TestMainTakesTheProcess(t *testing.T) {
 		if exit != nil {
 			code = exit.ExitCode()
 		}
-		return code, said + string(rest)
+		return code, output + string(rest)
 	}
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		code, said := run("run", signal)
-		require.Zero(t, code, said)
-		require.Contains(t, said, `"projection":"totals"`)
-		require.Contains(t, said, `"msg":"projector stopped"`)
+		code, output := run("run", signal)
+		require.Zero(t, code, output)
+		require.Contains(t, output, `"projection":"totals"`)
+		require.Contains(t, output, `"msg":"projector stopped"`)
 	}
-	code, said := run("help", nil)
-	require.Zero(t, code, said)
-	require.Contains(t, said, "usage: projector.test [COMMAND]", "by its own name")
-	code, said = run("stauts", nil)
-	require.Equal(t, 2, code, said)
-	require.Contains(t, said, `there is no command "stauts"`)
+	code, output := run("help", nil)
+	require.Zero(t, code, output)
+	require.Contains(t, output, "usage: projector.test [COMMAND]", "by its own name")
+	code, output = run("stauts", nil)
+	require.Equal(t, 2, code, output)
+	require.Contains(t, output, `there is no command "stauts"`)
 }

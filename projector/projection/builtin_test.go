@@ -112,22 +112,22 @@ func TestMirror(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			writes, err := projection.Mirror{}.Project(change(t, test.operation, test.body))
 			require.NoError(t, err)
-			var said bson.A
+			var got bson.A
 			for _, w := range writes {
 				collection, id := w.Target()
 				require.Equal(t, "mirror", collection)
 				require.Equal(t, int64(7), id.(bson.RawValue).AsInt64())
 				switch w := w.(type) {
 				case projection.ReplaceOne:
-					said = append(said, "replace 7 "+w.Document.String())
+					got = append(got, "replace 7 "+w.Document.String())
 				case projection.UpdateOne:
 					require.False(t, w.Upsert, "an update alone must not make a document")
-					said = append(said, "update 7", ops(w.Ops))
+					got = append(got, "update 7", ops(w.Ops))
 				case projection.DeleteOne:
-					said = append(said, "delete 7")
+					got = append(got, "delete 7")
 				}
 			}
-			require.Equal(t, test.want, text(t, said))
+			require.Equal(t, test.want, text(t, got))
 		})
 	}
 }

@@ -335,8 +335,8 @@ func TestAMessageMarksAPostImage(t *testing.T) {
 		want.Operation, want.PostImage = envelope.Update, image
 		m, err := envelope.Encode(want, envelope.JSON)
 		require.NoError(t, err)
-		_, said := m.ApplicationProperties["document"]
-		require.Equal(t, image, said)
+		_, value := m.ApplicationProperties["document"]
+		require.Equal(t, image, value)
 		got, err := envelope.Decode(received(m))
 		require.NoError(t, err)
 		require.Equal(t, image, got.PostImage)

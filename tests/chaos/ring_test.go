@@ -254,9 +254,9 @@ func (r *ring) drive(ctx context.Context, work func(ctx context.Context, r *ring
 func (r *ring) confirmPacks(ctx context.Context) error {
 	place := r.producers[0]
 	command := slices.Concat(place.Enter, []string{place.Program, "packs", "on", "--readers-know", "--rules-checked"})
-	code, said, err := child.Command(ctx, place.Env, command[0], command[1:]...)
+	code, output, err := child.Command(ctx, place.Env, command[0], command[1:]...)
 	if err == nil && code != 0 {
-		err = fmt.Errorf("producer packs on: %s", said)
+		err = fmt.Errorf("producer packs on: %s", output)
 	}
 	return err
 }

@@ -104,8 +104,8 @@ func TestTheScriptsAreTheSameOnWindows(t *testing.T) {
 		}
 		require.Equal(t, azVerbs(sh), azVerbs(ps1), name)
 		checked := 0
-		for _, said := range shSays.FindAllStringSubmatch(sh, -1) {
-			for _, words := range plain.FindAllString(shellOnly.ReplaceAllString(said[1], "|"), -1) {
+		for _, message := range shSays.FindAllStringSubmatch(sh, -1) {
+			for _, words := range plain.FindAllString(shellOnly.ReplaceAllString(message[1], "|"), -1) {
 				checked++
 				require.Contains(t, ps1, words, "%s: the same on Windows", name)
 			}

@@ -158,12 +158,12 @@ func (d *documents) write(ctx context.Context, here place, operation envelope.Op
 // was deleted.
 func (w *world) countLookup(update projection.Event) {
 	now := update.Document()
-	said, _ := now.Lookup("occurredAt").StringValueOK()
+	written, _ := now.Lookup("occurredAt").StringValueOK()
 	wrote, _ := update.Body.Lookup("updateDescription", "updatedFields", "occurredAt").StringValueOK()
 	switch {
 	case now == nil:
 		w.met.add("looked up when gone", 1)
-	case said != wrote:
+	case written != wrote:
 		w.met.add("looked up later", 1)
 	}
 }

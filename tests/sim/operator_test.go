@@ -25,7 +25,7 @@ import (
 )
 
 // produce runs one of the producer's operator commands, over links without faults.
-func (w *world) produce(args ...string) (code int, said string) {
+func (w *world) produce(args ...string) (code int, output string) {
 	var out bytes.Buffer
 	load := func() ([]producer.Config, error) { return w.producerConfigs(), nil }
 	run := func(context.Context, []producer.Config) error {
@@ -126,12 +126,12 @@ func (w *world) drop(aggregate string) bool {
 // aggregate for longer than it waits.
 func (w *world) succeeds(args ...string) bool {
 	for tries := 1; ; tries++ {
-		code, said := w.operate(nil, args...)
+		code, output := w.operate(nil, args...)
 		if code == commandline.ExitOK {
 			return true
 		}
 		if tries == 10 {
-			w.record.End(strings.Join(args, " "), fmt.Errorf("exit code %d: %s", code, said))
+			w.record.End(strings.Join(args, " "), fmt.Errorf("exit code %d: %s", code, output))
 			return false
 		}
 		pause(w.Context(), 10*time.Second)
@@ -160,16 +160,16 @@ func (w *world) killedBy(d time.Duration, change func(*projector.Config, *projec
 }
 
 // operate runs a command over links without faults; change may be nil.
-func (w *world) operate(change func(*projector.Config, *projector.Options), args ...string) (code int, said string) {
-	code, said = w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), change, args...)
-	w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, said)
-	return code, said
+func (w *world) operate(change func(*projector.Config, *projector.Options), args ...string) (code int, output string) {
+	code, output = w.command(w.Context(), network.NewLink(w.busHub), network.NewLink(w.mongoHub), change, args...)
+	w.trace.add("projector %s: exit code %d\n%s", strings.Join(args, " "), code, output)
+	return code, output
 }
 
 // command runs one of the projector's operator commands, with other settings if change is not nil.
 func (w *world) command(
 	ctx context.Context, bus, mongo *network.Link, change func(*projector.Config, *projector.Options), args ...string,
-) (code int, said string) {
+) (code int, output string) {
 	var out bytes.Buffer
 	c, o := w.projectorConfig(), projector.Options{
 		Logger: w.logger("operator"), Instance: "operator", Projections: w.projectionsOf(nil), ServiceBus: busOptions(bus),

@@ -65,19 +65,19 @@ func isKeepsake(r *http.Request) bool {
 
 // witnessKeepsake records a message that is parked from now on.
 func (w *world) witnessKeepsake(record []byte) {
-	var said struct {
+	var stored struct {
 		Stream    string `json:"stream"`
 		MessageID string `json:"messageId"`
 		Aggregate string `json:"aggregate"`
 		Position  string `json:"position"`
 		Version   int64  `json:"version"`
 	}
-	if err := json.Unmarshal(record, &said); err != nil {
+	if err := json.Unmarshal(record, &stored); err != nil {
 		w.Errorf("read what was written of a parked message: %v", err)
 	}
-	w.trace.add("version %d of %s is parked", said.Version, said.Aggregate)
+	w.trace.add("version %d of %s is parked", stored.Version, stored.Aggregate)
 	w.record.Park(checker.Parked{
-		Stream: said.Stream, MessageID: said.MessageID, Aggregate: said.Aggregate, Position: said.Position, Version: said.Version,
+		Stream: stored.Stream, MessageID: stored.MessageID, Aggregate: stored.Aggregate, Position: stored.Position, Version: stored.Version,
 	})
 }
 

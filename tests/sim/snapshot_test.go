@@ -78,7 +78,7 @@ func (w *world) commandSnapshot(step plan.Step) {
 		if step.Command == "pause" {
 			args = append(args, "--yes")
 		}
-		if code, said := w.produce(args...); code == commandline.ExitOK && !strings.Contains(said, "nothing to do") {
+		if code, output := w.produce(args...); code == commandline.ExitOK && !strings.Contains(output, "nothing to do") {
 			w.met.add("commands for snapshots", 1)
 		}
 	})
@@ -92,9 +92,9 @@ func (w *world) startSnapshot(stream string) bool {
 			return true // no document was there before
 		}
 	}
-	code, said := w.produce(args...)
+	code, output := w.produce(args...)
 	// A request is known to be carried out only by its answer; without it there is a later attempt.
-	started := code == commandline.ExitOK && strings.Contains(said, "a snapshot begins")
+	started := code == commandline.ExitOK && strings.Contains(output, "a snapshot begins")
 	if started {
 		w.met.add("commands for snapshots", 1)
 		w.started.Store(stream, true)
@@ -130,15 +130,15 @@ func (w *world) settleSnapshots() {
 			}
 		}
 		resumed := func() bool {
-			code, said := w.produce("snapshot", "resume", "--stream", stream)
-			return code == commandline.ExitOK && !strings.Contains(said, "next leader") || strings.Contains(said, "no snapshot of stream")
+			code, output := w.produce("snapshot", "resume", "--stream", stream)
+			return code == commandline.ExitOK && !strings.Contains(output, "next leader") || strings.Contains(output, "no snapshot of stream")
 		}
 		settles(resumed)
 		if _, started := w.started.Load(stream); !started && (s.Snapshot == plan.SnapshotRequest || s.Snapshot == plan.SnapshotAggregates) {
 			settles(func() bool {
 				// One may be published whose answer was lost.
-				_, said := w.produce("snapshot", "status", "--stream", stream)
-				return strings.Contains(said, "(requested)") || strings.Contains(said, "(aggregates)") || w.startSnapshot(stream)
+				_, output := w.produce("snapshot", "status", "--stream", stream)
+				return strings.Contains(output, "(requested)") || strings.Contains(output, "(aggregates)") || w.startSnapshot(stream)
 			})
 			settles(resumed)
 		}

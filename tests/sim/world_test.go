@@ -287,7 +287,7 @@ func (c checkpointWitness) Do(r *http.Request) (*http.Response, error) {
 
 // written records a write of a record that a server has accepted.
 func (w *world) written(text []byte, leaseID string, stamp *sent) {
-	var said struct {
+	var stored struct {
 		Stream     string `json:"stream"`
 		Epoch      int64  `json:"epoch"`
 		Generation int64  `json:"generation"`
@@ -295,11 +295,11 @@ func (w *world) written(text []byte, leaseID string, stamp *sent) {
 		Position   string `json:"position"`
 		Published  int64  `json:"published"`
 	}
-	if err := json.Unmarshal(text, &said); err != nil {
+	if err := json.Unmarshal(text, &stored); err != nil {
 		w.Errorf("read what was written to the checkpoint: %v", err)
 	}
 	stamp.number.Store(int64(w.record.Write(checker.Write{
-		Stream: said.Stream, Epoch: said.Epoch, Leader: said.Leader, Position: said.Position, Generation: said.Generation, Published: said.Published,
+		Stream: stored.Stream, Epoch: stored.Epoch, Leader: stored.Leader, Position: stored.Position, Generation: stored.Generation, Published: stored.Published,
 		LeaseID: leaseID, Began: stamp.at, Accepted: stamp.accepted, Parked: stamp.parked,
 	})))
 }

@@ -90,12 +90,12 @@ func TestAChildWithoutLeasesEndsNormally(t *testing.T) {
 func TestAStopIsPassedOnAndAwaited(t *testing.T) {
 	output := os.Stdout
 	t.Cleanup(func() { os.Stdout = output })
-	said, want, err := os.Pipe()
+	r, w, err := os.Pipe()
 	require.NoError(t, err)
-	os.Stdout = want
+	os.Stdout = w
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
-		_, _ = bufio.NewReader(said).ReadString('\n') // it is ready
+		_, _ = bufio.NewReader(r).ReadString('\n') // it is ready
 		stop()
 	}()
 	held, err := run(t, ctx, "stop")

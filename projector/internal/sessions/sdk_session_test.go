@@ -17,11 +17,11 @@ func TestARenewalExcludesOtherCalls(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		s := NewSDKSession(nil)
 		began := time.Now()
-		var told []string
+		var calls []string
 		use := func(name string, weight int64, takes time.Duration) {
 			go func() {
 				err := s.use(t.Context(), weight, func() error {
-					told = append(told, fmt.Sprintf("%s from %s", name, time.Since(began)))
+					calls = append(calls, fmt.Sprintf("%s from %s", name, time.Since(began)))
 					time.Sleep(takes)
 					return nil
 				})
@@ -37,7 +37,7 @@ func TestARenewalExcludesOtherCalls(t *testing.T) {
 		use("settle 3", 1, time.Second)
 		time.Sleep(time.Minute)
 		virtualtime.Wait()
-		require.Equal(t, []string{"settle 1 from 0s", "settle 2 from 0s", "renew from 5s", "settle 3 from 6s"}, told)
+		require.Equal(t, []string{"settle 1 from 0s", "settle 2 from 0s", "renew from 5s", "settle 3 from 6s"}, calls)
 	})
 }
 

@@ -198,14 +198,14 @@ func TestADocumentThatEveryAggregateWritesToIsLogged(t *testing.T) {
 	})
 	var l logging
 	projectiontest.Check(&l, hot, history(), nil)
-	require.Empty(t, l.said)
+	require.Empty(t, l.reported)
 	require.Len(t, l.logged, 1)
 	require.Contains(t, l.logged[0], `every aggregate writes to totals "all"`)
 
 	// That all the given orders are of one customer proves nothing.
 	l = logging{}
 	projectiontest.Check(&l, projection.Orders{}, []projection.Event{placed("o1", "ann"), placed("o2", "ann"), placed("o3", "ann")}, nil)
-	require.Empty(t, l.said)
+	require.Empty(t, l.reported)
 	require.Empty(t, l.logged)
 
 	// The field that names their owner may have any name.
@@ -215,7 +215,7 @@ func TestADocumentThatEveryAggregateWritesToIsLogged(t *testing.T) {
 	})
 	sale := func(order string) projection.Event { return projectiontest.Insert(order, `{"customer": "ann"}`) }
 	projectiontest.Check(&l, by, []projection.Event{sale("o1"), sale("o2")}, nil)
-	require.Empty(t, l.said)
+	require.Empty(t, l.reported)
 	require.Empty(t, l.logged)
 	projectiontest.Check(&l, by, []projection.Event{sale("o1"), sale("o2")}, nil, projectiontest.Few("customer"))
 	require.Len(t, l.logged, 1, "if there are few customers, many aggregates are of each")

@@ -195,12 +195,12 @@ func TestBadProjectionsAreFound(t *testing.T) {
 }
 
 // recorder is a test that only writes down.
-type recorder struct{ said []string }
+type recorder struct{ reported []string }
 
 func (*recorder) Helper() {}
 
 func (r *recorder) Errorf(format string, args ...any) {
-	r.said = append(r.said, fmt.Sprintf(format, args...))
+	r.reported = append(r.reported, fmt.Sprintf(format, args...))
 }
 
 func TestDifferencesAreReported(t *testing.T) {
@@ -213,17 +213,17 @@ func TestDifferencesAreReported(t *testing.T) {
 	require.Equal(t, []string{"projection timeline:\n" +
 		`timeline "o1": events is 1, expected 2` + "\n" +
 		`timeline "o1": vip is missing, expected true` + "\n" +
-		`timeline "o2": expected {"_id":"o2"}, but there is no such document`}, r.said)
+		`timeline "o2": expected {"_id":"o2"}, but there is no such document`}, r.reported)
 
-	r.said = nil
+	r.reported = nil
 	projectiontest.Check(&r, projection.Timeline{}, events, projectiontest.Documents{})
-	require.Len(t, r.said, 1)
-	require.Contains(t, r.said[0], `timeline: the document {"_id":"o1","events":1,`)
+	require.Len(t, r.reported, 1)
+	require.Contains(t, r.reported[0], `timeline: the document {"_id":"o1","events":1,`)
 
-	r.said = nil
+	r.reported = nil
 	projectiontest.CheckPermanent(&r, projection.Timeline{}, events[0])
-	require.Len(t, r.said, 1)
-	require.Contains(t, r.said[0], `expected a permanent error, got update timeline "o1": $inc events 1`)
+	require.Len(t, r.reported, 1)
+	require.Contains(t, r.reported[0], `expected a permanent error, got update timeline "o1": $inc events 1`)
 }
 
 // A wrong cause is worse than none: a clock on a document that many aggregates feed makes it depend
@@ -236,9 +236,9 @@ func TestAClockIsNotReportedAsAnOrder(t *testing.T) {
 	require.ErrorContains(t, err, "the same event gave other writes the second time")
 	require.NotContains(t, err.Error(), "order of events")
 	require.Equal(t, 1, strings.Count(err.Error(), "gave other writes"))
-	said := regexp.MustCompile(`first: (.*)\n  then:  (.*)`).FindStringSubmatch(err.Error())
-	require.Len(t, said, 3)
-	require.NotEqual(t, said[1], said[2], "two readings within a millisecond look different, too")
+	reported := regexp.MustCompile(`first: (.*)\n  then:  (.*)`).FindStringSubmatch(err.Error())
+	require.Len(t, reported, 3)
+	require.NotEqual(t, reported[1], reported[2], "two readings within a millisecond look different, too")
 }
 
 func TestAKeyThatIsNotInTheEventIsReportedOnce(t *testing.T) {

@@ -264,7 +264,7 @@ func followsWithoutAReader(t *testing.T, c command) {
 
 // writesWhenTold inserts events into a user's collection only if it is empty; and the tap would
 // notice a write.
-func writesWhenTold(t *testing.T, c command) {
+func writesOnRequest(t *testing.T, c command) {
 	th := newTheirs(t)
 	require.NoError(t, th.client.Database("app").CreateCollection(t.Context(), "load"))
 	c, args := c.with(th.env("load")...), []string{"--follow", "--write-load", "--events=200", "--rate=0", "--quiet"}

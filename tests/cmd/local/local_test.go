@@ -62,7 +62,7 @@ func TestLocal(t *testing.T) {
 		"follows a collection that is replaced, if that is accepted":       followsWhereReplacementsAreAccepted,
 		"follows at a terminal of any width":                               fitsEveryTerminal,
 		"follows at a terminal without a cursor, until it is closed":       followsAtAnyTerminal,
-		"writes into a collection of one's own on request":                 writesWhenTold,
+		"writes into a collection of one's own on request":                 writesOnRequest,
 		"reports what is wrong with a user's MongoDB":                      theirsIsUnfit,
 		"ends when asked, whatever harm is still planned":                  stopsBeforeHarm,
 		"serves the stack only, for a run with external servers":           stackOnly,

@@ -130,7 +130,7 @@ func (w *world) effects(ctx context.Context, completed int) (result, error) {
 	for _, d := range documents {
 		applied += d.Events
 	}
-	return result{name: "effects less events", said: fmt.Sprint(applied - completed)}, nil
+	return result{name: "effects less events", words: fmt.Sprint(applied - completed)}, nil
 }
 
 // consumeKilled kills the consumer three times, each time after a counted number of events.
@@ -159,7 +159,7 @@ func consumeKilled(ctx context.Context, w *world, p peer, events, aggregates int
 		return nil, err
 	}
 	stats := w.stack.ServiceBus.Stats(subscriptionPath)
-	return []result{verdict, {name: "messages left / dead-lettered", said: fmt.Sprintf("%d / %d", stats.Active, stats.DeadLettered)}}, nil
+	return []result{verdict, {name: "messages left / dead-lettered", words: fmt.Sprintf("%d / %d", stats.Active, stats.DeadLettered)}}, nil
 }
 
 // consumePoison makes the read model refuse the events of one aggregate of twenty, and measures
@@ -191,7 +191,7 @@ func consumePoison(ctx context.Context, w *world, p peer) ([]result, error) {
 	}
 	stats := w.stack.ServiceBus.Stats(subscriptionPath)
 	return []result{
-		{name: "1,900 events of other aggregates done, s", said: others},
-		{name: "after 20 s, of the aggregate's 100: in the way / dead-lettered", said: fmt.Sprintf("%d / %d", stats.Active, stats.DeadLettered)},
+		{name: "1,900 events of other aggregates done, s", words: others},
+		{name: "after 20 s, of the aggregate's 100: in the way / dead-lettered", words: fmt.Sprintf("%d / %d", stats.Active, stats.DeadLettered)},
 	}, nil
 }

@@ -91,7 +91,7 @@ func (w *world) verdict(events int) result {
 	for _, n := range w.stored {
 		doubled += n - 1
 	}
-	return result{name: "lost / doubled / out of order", said: fmt.Sprintf("%d / %d / %d", events-len(w.stored), doubled, w.behind)}
+	return result{name: "lost / doubled / out of order", words: fmt.Sprintf("%d / %d / %d", events-len(w.stored), doubled, w.behind)}
 }
 
 // publishRate measures the time from the acknowledgement of an insert to the broker's acceptance,
@@ -230,7 +230,7 @@ func publishKilled(ctx context.Context, w *world, p peer, events int) ([]result,
 		w.verdict(events),
 		{name: "sent again after 3 kills", value: float64(w.sent - len(w.stored))},
 		{name: "of these dropped by duplicate detection", value: float64(w.dropped)},
-		{name: "restart to the next event, s, each", said: fmt.Sprint(waits)},
+		{name: "restart to the next event, s, each", words: fmt.Sprint(waits)},
 	}, nil
 }
 

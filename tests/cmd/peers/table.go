@@ -22,12 +22,12 @@ type result struct {
 	value   float64
 	digits  int
 	compare bool
-	said    string // instead of the value
+	words   string // instead of the value
 }
 
 func (r result) text() string {
-	if r.said != "" {
-		return r.said
+	if r.words != "" {
+		return r.words
 	}
 	return thousands(fmt.Sprintf("%.*f", r.digits, r.value))
 }
@@ -67,7 +67,7 @@ func table(name string, columns []column) string {
 				continue
 			}
 			r := c.results[i]
-			if n > 0 && r.compare && first.value > 0 && columns[0].peer == sluice && r.said == "" {
+			if n > 0 && r.compare && first.value > 0 && columns[0].peer == sluice && r.words == "" {
 				fmt.Fprintf(&b, " %s (×%.2f) |", r.text(), r.value/first.value)
 			} else {
 				fmt.Fprintf(&b, " %s |", r.text())

@@ -129,12 +129,12 @@ func start(ctx context.Context, program string, oplog int) (*server, error) {
 	if oplog < usualOplog {
 		cmd.Args = append(cmd.Args, "--syncdelay", "1") // seconds: the oplog is kept from the last checkpoint on
 	}
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
 	go func() { s.ended <- cmd.Run() }()
 	if err := s.initiate(ctx, address); err != nil {
 		err = errors.Join(err, s.stop())
-		tail := said.Bytes()
+		tail := output.Bytes()
 		return nil, fmt.Errorf("start %s: %w\n%s", program, err, tail[max(len(tail)-4096, 0):])
 	}
 	return s, nil

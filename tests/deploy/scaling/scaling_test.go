@@ -47,17 +47,17 @@ func TestTheDocumentsShowTheSimulation(t *testing.T) {
 	require.NoError(t, err)
 	before, rest, ok := strings.Cut(string(readme), begin)
 	require.True(t, ok)
-	told, after, ok := strings.Cut(rest, finish)
+	shown, after, ok := strings.Cut(rest, finish)
 	require.True(t, ok)
 	if *update {
 		require.NoError(t, os.WriteFile(infra+"scaling.svg", []byte(picture), 0o644))
 		require.NoError(t, os.WriteFile(infra+"README.md", []byte(before+begin+table+finish+after), 0o644))
 		return
 	}
-	shown, err := os.ReadFile(infra + "scaling.svg")
+	drawn, err := os.ReadFile(infra + "scaling.svg")
 	require.NoError(t, err)
-	require.Equal(t, string(shown), picture)
-	require.Equal(t, told, table)
+	require.Equal(t, string(drawn), picture)
+	require.Equal(t, shown, table)
 }
 
 // deployed returns the template's number of messages for each replica; the rest of its rule must be

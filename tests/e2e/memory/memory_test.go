@@ -31,7 +31,7 @@ func TestMemoryWritesAsTheServerDoes(t *testing.T) {
 		var store memory.Store
 		for i := range writes {
 			w := g.write(collection.Name())
-			said := fmt.Sprintf("seed %d, write %d: %+v", seed, i, w)
+			what := fmt.Sprintf("seed %d, write %d: %+v", seed, i, w)
 			err := store.Apply(w)
 			refused := send(t.Context(), collection, w)
 			switch {
@@ -45,13 +45,13 @@ func TestMemoryWritesAsTheServerDoes(t *testing.T) {
 				continue
 			case err != nil:
 				outcomes["refused"]++
-				require.ErrorIs(t, err, memory.ErrRefused, said)
-				require.Error(t, refused, "%s\nin memory: %v", said, err)
+				require.ErrorIs(t, err, memory.ErrRefused, what)
+				require.Error(t, refused, "%s\nin memory: %v", what, err)
 			default:
 				outcomes["written"]++
-				require.NoError(t, refused, said)
+				require.NoError(t, refused, what)
 			}
-			requireSame(t, &store, collection, said)
+			requireSame(t, &store, collection, what)
 		}
 	}
 	t.Logf("%v", outcomes)
@@ -109,17 +109,17 @@ func send(ctx context.Context, c *mongo.Collection, w projection.Write) error {
 	return err
 }
 
-func requireSame(t *testing.T, store *memory.Store, c *mongo.Collection, said string) {
+func requireSame(t *testing.T, store *memory.Store, c *mongo.Collection, what string) {
 	t.Helper()
 	cursor, err := c.Find(t.Context(), bson.D{})
 	require.NoError(t, err)
 	var all []bson.D
 	require.NoError(t, cursor.All(t.Context(), &all))
-	require.Len(t, all, store.Len(), said)
+	require.Len(t, all, store.Len(), what)
 	for _, got := range all {
 		want, ok := store.Get(c.Name(), got[0].Value)
-		require.True(t, ok, said)
-		require.Empty(t, memory.Diff(want, got), "%s\nin memory: %v\non the server: %v", said, want, got)
+		require.True(t, ok, what)
+		require.Empty(t, memory.Diff(want, got), "%s\nin memory: %v\non the server: %v", what, want, got)
 	}
 }
 

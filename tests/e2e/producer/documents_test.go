@@ -63,15 +63,15 @@ func (d *livingDocuments) commit() {
 // published.
 func (d *livingDocuments) judge() {
 	d.Helper()
-	said, published := map[string]string{}, map[string][]string{}
+	bodies, published := map[string]string{}, map[string][]string{}
 	for _, m := range d.Took() {
 		what := fmt.Sprintf("%s %v", m.Properties["operation"], m.Properties[envelope.PropVersion])
 		all := fmt.Sprintf("%s in %s at %v", what, m.SessionID, m.Properties[envelope.PropPosition])
-		if before, again := said[m.MessageID]; again {
+		if before, again := bodies[m.MessageID]; again {
 			require.Equal(d, before, all, "published again")
 			continue
 		}
-		said[m.MessageID] = all
+		bodies[m.MessageID] = all
 		published[m.SessionID] = append(published[m.SessionID], what)
 	}
 	require.Equal(d, d.committed, published)

@@ -88,13 +88,13 @@ func (b *bench) play(t *testing.T, n int, c tried) {
 	}
 	cmd.Stdout, cmd.Stderr = heard, heard
 	err := cmd.Run()
-	said := heard.text.String()
-	require.Regexp(t, c.want, said)
+	output := heard.text.String()
+	require.Regexp(t, c.want, output)
 	if c.never != "" {
-		require.NotRegexp(t, c.never, said)
+		require.NotRegexp(t, c.never, output)
 	}
 	if c.code != runs {
-		require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v; output: %s", err, said)
+		require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v; output: %s", err, output)
 	}
 }
 

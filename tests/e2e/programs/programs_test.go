@@ -23,7 +23,7 @@ func TestThePrograms(t *testing.T) {
 	}
 	b := open(t)
 	for name, test := range map[string]func(*testing.T, *bench){
-		"report what is wrong":                       tellWhatIsWrong,
+		"report what is wrong":                       reportWhatIsWrong,
 		"show on a terminal how far their doctor is": showHowFar,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestThePrograms(t *testing.T) {
 }
 
 // Each program reports what is wrong and what to do, with the right exit code.
-func tellWhatIsWrong(t *testing.T, b *bench) {
+func reportWhatIsWrong(t *testing.T, b *bench) {
 	for i, c := range append(configurations(), inputs()...) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

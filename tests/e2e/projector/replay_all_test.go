@@ -30,9 +30,9 @@ func TestReplayOfAllReadsInProportionToAggregates(t *testing.T) {
 			s.fixed.Store(true)
 			before := w.Bus.Operations()["peek-message"]
 			exits(w, 0, operate(w, s, "parked", "replay", "--all"))
-			looks := w.Bus.Operations()["peek-message"] - before
-			w.Logf("%d aggregates: %d looks", aggregates, looks)
-			require.Less(w, looks, 2*aggregates)
+			peeks := w.Bus.Operations()["peek-message"] - before
+			w.Logf("%d aggregates: %d peeks", aggregates, peeks)
+			require.Less(w, peeks, 2*aggregates)
 			require.Empty(w, deadLetters(w))
 			for a := range aggregates {
 				require.Equal(w, each, s.applied(w, fmt.Sprint("a", a)))

@@ -148,9 +148,9 @@ func TestG3AReplacementKeepsTheGuardsOfAllStreams(t *testing.T) {
 		p := w.StartProjector(runs(latest))
 		count := 0
 		for n := 1; n <= 3; n++ {
-			told, untold := paid("a", 10*n, "T"), paid("a", 10*n+1, "T")
-			told.Version, untold.Version = int64(n), 0
-			for _, c := range []envelope.Change{event("a", n, "T"), told, untold} {
+			versioned, unversioned := paid("a", 10*n, "T"), paid("a", 10*n+1, "T")
+			versioned.Version, unversioned.Version = int64(n), 0
+			for _, c := range []envelope.Change{event("a", n, "T"), versioned, unversioned} {
 				publish(w, c)
 				count++
 				w.Completed(count)

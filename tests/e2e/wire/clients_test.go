@@ -64,12 +64,12 @@ func (o overhears) Accept() (net.Conn, error) {
 
 type overheard struct {
 	net.Conn
-	said *world.Recorder
+	sent *world.Recorder
 }
 
 func (c overheard) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	_, _ = c.said.Write(b[:n]) // it never fails
+	_, _ = c.sent.Write(b[:n]) // it never fails
 	return n, err
 }
 

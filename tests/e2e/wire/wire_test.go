@@ -51,11 +51,11 @@ func (r *recorder) DialContext(ctx context.Context, network, address string) (ne
 
 type recorded struct {
 	net.Conn
-	said *world.Recorder
+	sent *world.Recorder
 }
 
 func (c recorded) Write(b []byte) (int, error) {
-	_, _ = c.said.Write(b) // it never fails
+	_, _ = c.sent.Write(b) // it never fails
 	return c.Conn.Write(b)
 }
 
@@ -68,8 +68,8 @@ func (r *recorder) shapes(t *testing.T) map[string][]shape {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := map[string][]shape{}
-	for _, said := range r.conns {
-		frames, err := wire.Frames([]byte(said.Text()))
+	for _, sent := range r.conns {
+		frames, err := wire.Frames([]byte(sent.Text()))
 		require.NoError(t, err)
 		links := map[string]string{} // by channel and handle
 		var continued bool
@@ -300,14 +300,14 @@ func TestOurFramesMatchTheOfficialClient(t *testing.T) {
 			require.NotEmpty(t, official[operation], "theirs: %s", operation)
 			require.NotEmpty(t, our[operation], "ours: %s", operation)
 		}
-		said := compare(summarize(official), summarize(our))
-		for _, what := range slices.Sorted(maps.Keys(said)) {
+		found := compare(summarize(official), summarize(our))
+		for _, what := range slices.Sorted(maps.Keys(found)) {
 			if differences[what] == "" {
-				t.Errorf("%s: %s, and there is no reason for it in the list", what, said[what])
+				t.Errorf("%s: %s, and there is no reason for it in the list", what, found[what])
 			}
 		}
 		for _, what := range slices.Sorted(maps.Keys(differences)) {
-			if said[what] == "" {
+			if found[what] == "" {
 				t.Errorf("%s: listed as a difference, but equal", what)
 			}
 		}

@@ -204,17 +204,17 @@ type output struct {
 	next      io.Writer
 	listening chan string
 
-	mu   sync.Mutex
-	last []byte // guarded by mu
-	told bool   // guarded by mu
+	mu       sync.Mutex
+	last     []byte // guarded by mu
+	reported bool   // guarded by mu
 }
 
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last = append(o.last, b...)
-	if found := listens.FindSubmatch(o.last); found != nil && !o.told && bytes.Contains(o.last, append(found[0], '\n')) {
-		o.told = true
+	if found := listens.FindSubmatch(o.last); found != nil && !o.reported && bytes.Contains(o.last, append(found[0], '\n')) {
+		o.reported = true
 		o.listening <- string(found[1])
 	}
 	if len(o.last) > tailSize {

@@ -30,12 +30,12 @@ func runExplain(context.Context, *request) (bson.D, error) {
 }
 
 func runBuildInfo(_ context.Context, r *request) (bson.D, error) {
-	told := r.srv.opts.Version
+	version := r.srv.opts.Version
 	return bson.D{
 		{Key: "version", Value: r.srv.version()},
 		{Key: "gitVersion", Value: "embedded"},
 		{Key: "modules", Value: []string{}},
-		{Key: "versionArray", Value: bson.A{told[0], told[1], told[2], int32(0)}},
+		{Key: "versionArray", Value: bson.A{version[0], version[1], version[2], int32(0)}},
 		{Key: "bits", Value: int32(64)},
 		{Key: "debug", Value: false},
 		{Key: "maxBsonObjectSize", Value: int32(value.MaxDocument)},

@@ -76,7 +76,7 @@ func judgeGarbage(r Run) (found []error) {
 		}
 	}
 	for _, m := range r.Left {
-		if r.Replayed && !r.isNobodys(m) {
+		if r.Replayed && !r.namesNoAggregate(m) {
 			found = append(found, fmt.Errorf("%w: after the replay %s of %s is in the dead-letter queue: %s: %s",
 				ErrStuck, short(m.MessageID), m.Session, m.Reason, m.Description))
 		}
@@ -115,8 +115,8 @@ func (r Run) Names(m Aside) string {
 	return ""
 }
 
-// isNobodys reports whether a message is garbage that names no aggregate.
-func (r Run) isNobodys(m Aside) bool {
+// namesNoAggregate reports whether a message is garbage that names no aggregate.
+func (r Run) namesNoAggregate(m Aside) bool {
 	return slices.ContainsFunc(r.Garbage, func(g Garbage) bool {
 		return g.Aggregate == "" && g.MessageID == m.MessageID && g.Session == m.Session
 	})

@@ -78,7 +78,7 @@ func judgePoison(r Run) (found []error) {
 		}
 	}
 	for _, m := range r.Aside {
-		if r.isNobodys(m) {
+		if r.namesNoAggregate(m) {
 			continue
 		}
 		p := byName[r.Names(m)]

@@ -14,10 +14,10 @@ import (
 
 func TestACommandReturnsItsExitCodeAndOutput(t *testing.T) {
 	t.Parallel()
-	code, said, err := child.Command(t.Context(), []string{"WHAT=this"}, program(t, `echo "$WHAT $1"; echo that >&2; exit 3`), "and")
+	code, output, err := child.Command(t.Context(), []string{"WHAT=this"}, program(t, `echo "$WHAT $1"; echo that >&2; exit 3`), "and")
 	require.NoError(t, err)
 	require.Equal(t, 3, code)
-	require.Equal(t, "this and\nthat\n", said)
+	require.Equal(t, "this and\nthat\n", output)
 	_, _, err = child.Command(t.Context(), nil, filepath.Join(t.TempDir(), "missing"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

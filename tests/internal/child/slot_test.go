@@ -33,7 +33,7 @@ func program(t *testing.T, script string) string {
 }
 
 // run runs a slot until the test ends, and returns the events that it reports.
-func run(t *testing.T, s *child.Slot) (told <-chan string) {
+func run(t *testing.T, s *child.Slot) (ended <-chan string) {
 	t.Helper()
 	events := make(chan string, 16)
 	s.OnEvent = func(event string) { events <- event }
@@ -69,13 +69,13 @@ func TestAnEndedProcessIsReplacedUnderANewName(t *testing.T) {
 echo '{"level":"INFO","msg":"serving health checks","addr":"'$ADDR'"}'
 exec sleep 1000`),
 	}
-	told := run(t, s)
+	ended := run(t, s)
 	eventually(t, func() bool { status, fresh := s.Status(); return fresh && status.Leads() && status.Epoch == 4 })
 
 	instance, err := s.Signal(syscall.SIGKILL)
 	require.NoError(t, err)
 	require.Equal(t, "producer-1", instance)
-	require.Contains(t, <-told, "producer-1 was killed")
+	require.Contains(t, <-ended, "producer-1 was killed")
 	eventually(t, func() bool { _, fresh := s.Status(); return fresh })
 	text, err := os.ReadFile(names)
 	require.NoError(t, err)

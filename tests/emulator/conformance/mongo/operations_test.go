@@ -189,13 +189,13 @@ func (f *fixture) replies(t *testing.T, commands ...bson.D) (answer, refused str
 		}
 		if e, is := errors.AsType[driver.WriteException](err); is { // what the driver makes of a reply with one of them alone
 			for _, we := range e.WriteErrors {
-				said := fmt.Sprintf("write error %d", we.Code)
+				described := fmt.Sprintf("write error %d", we.Code)
 				if len(we.Details) > 0 {
 					var details bson.D
 					require.NoError(t, bson.Unmarshal(we.Details, &details))
-					said += " " + text(t, details)
+					described += " " + text(t, details)
 				}
-				all = append(all, said)
+				all = append(all, described)
 			}
 			if e.WriteConcernError != nil {
 				all = append(all, fmt.Sprintf("write concern error %d", e.WriteConcernError.Code))

@@ -52,17 +52,17 @@ func TestTheServersSurviveMalformedInput(t *testing.T) {
 		{"Blob storage", address(t, stack.Endpoint(emulator.EnvBlob)), useBlob},
 		{"Service Bus behind TLS", address(t, stack.Endpoint(emulator.EnvServiceBusTLS)), nil},
 	}
-	var said [][]byte
+	var sent [][]byte
 	for _, p := range ports {
 		if p.use != nil {
-			said = append(said, recorded(t, p))
+			sent = append(sent, recorded(t, p))
 		}
 	}
 	for i, p := range ports {
 		t.Run(p.name, func(t *testing.T) {
-			own := said[min(i, 1)] // behind TLS: what a client sends to Service Bus without it
-			if i < len(said) {
-				own = said[i]
+			own := sent[min(i, 1)] // behind TLS: what a client sends to Service Bus without it
+			if i < len(sent) {
+				own = sent[i]
 			}
 			before, goroutines := settled()
 			start := time.Now()
@@ -70,7 +70,7 @@ func TestTheServersSurviveMalformedInput(t *testing.T) {
 			work.SetLimit(50)
 			for k := range n {
 				r := rand.New(rand.NewPCG(seed, uint64(i*1_000_000+k)))
-				stream := malformed(r, own, said)
+				stream := malformed(r, own, sent)
 				ends := r.IntN(3) > 0
 				work.Go(func() error { return p.bear(t.Context(), stream, ends) })
 			}
@@ -203,13 +203,13 @@ func recorded(t *testing.T, p port) []byte {
 					return
 				}
 				all.Go(func() { _, _ = io.Copy(in, out); in.Close() })
-				var said strings.Builder
-				_, _ = io.Copy(io.MultiWriter(out, &said), in)
+				var sent strings.Builder
+				_, _ = io.Copy(io.MultiWriter(out, &sent), in)
 				out.Close()
 				mu.Lock()
 				defer mu.Unlock()
-				if said.Len() > len(longest) {
-					longest = []byte(said.String())
+				if sent.Len() > len(longest) {
+					longest = []byte(sent.String())
 				}
 			})
 		}

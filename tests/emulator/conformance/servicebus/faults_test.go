@@ -224,9 +224,9 @@ func TestANamespaceTakesSoManyConnections(t *testing.T) {
 		_, err = open()
 		require.NoError(t, err)
 		_, err = open()
-		var told *amqp.ConnError
-		require.ErrorAs(t, err, &told)
-		require.Equal(t, amqp.ErrCondResourceLimitExceeded, told.RemoteErr.Condition)
+		var closed *amqp.ConnError
+		require.ErrorAs(t, err, &closed)
+		require.Equal(t, amqp.ErrCondResourceLimitExceeded, closed.RemoteErr.Condition)
 		require.Equal(t, 1, w.server.Refused())
 		require.NoError(t, first.Close())
 		virtualtime.Wait()

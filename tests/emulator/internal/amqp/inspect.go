@@ -32,8 +32,8 @@ var performatives = map[uint64][]string{
 
 // Inspect decodes what one side of a connection has sent since its start. An incomplete last frame,
 // heartbeats and protocol headers are left out.
-func Inspect(said []byte) ([]Inspected, error) {
-	br := bufio.NewReaderSize(bytes.NewReader(said), MaxFrameSize)
+func Inspect(sent []byte) ([]Inspected, error) {
+	br := bufio.NewReaderSize(bytes.NewReader(sent), MaxFrameSize)
 	var out []Inspected
 	for {
 		if head, err := br.Peek(len(headerAMQP)); err == nil && bytes.HasPrefix(head, headerAMQP[:4]) {

@@ -31,7 +31,7 @@ func TestTheServerUsesItsOwnNumbers(t *testing.T) {
 	require.Equal(t, Open{MaxFrameSize: 1024, ChannelMax: 4999, IdleTimeout: 4 * time.Minute}, open)
 
 	begin := Begin{NextOutgoingID: 7, IncomingWindow: 10, OutgoingWindow: 20, HandleMax: 300}
-	r.say(func(b []byte) ([]byte, error) { return begin.append(b), nil })
+	r.send(func(b []byte) ([]byte, error) { return begin.append(b), nil })
 	desc, f = r.next()
 	require.Equal(t, uint64(descBegin), desc)
 	var began Begin
@@ -41,7 +41,7 @@ func TestTheServerUsesItsOwnNumbers(t *testing.T) {
 	var ours []uint32
 	attach := func(p Attach) Attach {
 		p.Source, p.Target = &Terminus{Descriptor: descSource, Fields: []any{"q"}}, &Terminus{Descriptor: descTarget, Fields: []any{"q"}}
-		r.say(p.append)
+		r.send(p.append)
 		desc, f := r.next()
 		require.Equal(t, uint64(descAttach), desc)
 		var answer Attach
@@ -58,7 +58,7 @@ func TestTheServerUsesItsOwnNumbers(t *testing.T) {
 	require.Equal(t, SenderSettled, modes.SenderSettleMode)
 	require.EqualValues(t, 1000, modes.MaxMessageSize, "never above what the client stated")
 	require.Equal(t, []uint32{1, 2}, ours)
-	r.say((&Detach{Handle: 0, Closed: true}).append)
+	r.send((&Detach{Handle: 0, Closed: true}).append)
 	desc, f = r.next()
 	require.Equal(t, uint64(descDetach), desc)
 	var gone Detach

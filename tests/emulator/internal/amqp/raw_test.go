@@ -30,13 +30,13 @@ func newRaw(t *testing.T, o Options) (*raw, <-chan error) {
 	desc, _ := r.next()
 	require.Equal(t, uint64(descOpen), desc)
 	begin := Begin{IncomingWindow: 10, OutgoingWindow: 10, HandleMax: 10}
-	r.say(func(b []byte) ([]byte, error) { return begin.append(b), nil })
+	r.send(func(b []byte) ([]byte, error) { return begin.append(b), nil })
 	desc, _ = r.next()
 	require.Equal(t, uint64(descBegin), desc)
 	return r, done
 }
 
-func (r *raw) say(body func([]byte) ([]byte, error)) {
+func (r *raw) send(body func([]byte) ([]byte, error)) {
 	r.t.Helper()
 	b, err := body(beginFrame(nil, frameAMQP, 0))
 	require.NoError(r.t, err)
@@ -50,7 +50,7 @@ func (r *raw) attachSender(handle uint32) {
 		Name: fmt.Sprint("l", handle), Handle: handle, Source: &Terminus{Descriptor: descSource, Fields: []any{"q"}},
 		Target: &Terminus{Descriptor: descTarget, Fields: []any{"q"}},
 	}
-	r.say(a.append)
+	r.send(a.append)
 }
 
 // attachReceiver attaches a receiving link, gives it credit for 100 and returns its handle.
@@ -60,17 +60,17 @@ func (r *raw) attachReceiver() uint32 {
 		Name: "r", Handle: 7, Receiver: true, Source: &Terminus{Descriptor: descSource, Fields: []any{"q"}},
 		Target: &Terminus{Descriptor: descTarget, Fields: []any{"q"}},
 	}
-	r.say(a.append)
+	r.send(a.append)
 	desc, _ := r.next()
 	require.Equal(r.t, uint64(descAttach), desc)
 	flow := Flow{HasNextIncomingID: true, IncomingWindow: 100, Handle: 7, HasHandle: true, LinkCredit: 100, HasLinkCredit: true}
-	r.say(func(b []byte) ([]byte, error) { return flow.append(b), nil })
+	r.send(func(b []byte) ([]byte, error) { return flow.append(b), nil })
 	return 7
 }
 
 func (r *raw) transfer(p Transfer, payload []byte) {
 	r.t.Helper()
-	r.say(func(b []byte) ([]byte, error) { return append(p.append(b), payload...), nil })
+	r.send(func(b []byte) ([]byte, error) { return append(p.append(b), payload...), nil })
 }
 
 // next returns the next frame that is not a flow.

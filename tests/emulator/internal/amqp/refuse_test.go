@@ -25,7 +25,7 @@ func TestUnsupportedFeaturesAreRefusedByName(t *testing.T) {
 				Target: &Terminus{Descriptor: descTarget, Fields: []any{"q"}},
 			}
 			want := change(&a)
-			r.say(a.append)
+			r.send(a.append)
 			desc, f := r.next()
 			require.Equal(t, uint64(descAttach), desc)
 			var answer Attach
@@ -38,8 +38,8 @@ func TestUnsupportedFeaturesAreRefusedByName(t *testing.T) {
 			require.Equal(t, CondNotImplemented, d.Err.Condition)
 			require.Contains(t, d.Err.Description, want)
 			credit := Flow{IncomingWindow: 10, HasHandle: true, LinkCredit: 5, HasLinkCredit: true} // it crossed the refusal
-			r.say(func(b []byte) ([]byte, error) { return credit.append(b), nil })
-			r.say((&Detach{Handle: 0, Closed: true}).append)
+			r.send(func(b []byte) ([]byte, error) { return credit.append(b), nil })
+			r.send((&Detach{Handle: 0, Closed: true}).append)
 			r.attachSender(3)
 			desc, _ = r.next()
 			require.Equal(t, uint64(descAttach), desc)

@@ -96,7 +96,7 @@ func TestViolationsAreAnsweredAtTheirLayer(t *testing.T) {
 		p := first(3, 0)
 		p.More = true
 		r.transfer(p, make([]byte, 60))
-		r.say(func(b []byte) ([]byte, error) {
+		r.send(func(b []byte) ([]byte, error) {
 			b, at := beginComposite(b, descTransfer)
 			b = AppendUint(b, 3)
 			for range 8 {
@@ -129,7 +129,7 @@ func TestViolationsAreAnsweredAtTheirLayer(t *testing.T) {
 	})
 	t.Run("garbage performative", func(t *testing.T) {
 		r := attached(t, 5)
-		r.say(func(b []byte) ([]byte, error) { return append(b, "garbage"...), nil })
+		r.send(func(b []byte) ([]byte, error) { return append(b, "garbage"...), nil })
 		r.expectEnding(descClose, CondDecodeError)
 	})
 	t.Run("unknown channel", func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestNothingFollowsAnEnd(t *testing.T) {
 	}})
 	r.attachSender(0)
 	l := <-links
-	r.say((&ending{descriptor: descEnd}).append)
+	r.send((&ending{descriptor: descEnd}).append)
 	desc, _ := r.next()
 	require.Equal(t, uint64(descEnd), desc)
 	require.False(t, l.Accept(Terms{MaxMessageSize: 1, Credit: 1}))
@@ -157,7 +157,7 @@ func TestNothingFollowsAnEnd(t *testing.T) {
 	l.Detach(&Error{Condition: CondDetachForced})
 	l.Dispose(0, State{Outcome: Accepted})
 	require.False(t, l.Send(nil, false, []byte("x")))
-	r.say((&ending{descriptor: descClose}).append)
+	r.send((&ending{descriptor: descClose}).append)
 	desc, _ = r.next()
 	require.Equal(t, uint64(descClose), desc, "and not a frame on the ended channel")
 }
@@ -175,16 +175,16 @@ func TestNothingIsSentOnALinkOfAnEndedSession(t *testing.T) {
 		desc, _ := r.next()
 		require.Equal(t, uint64(descTransfer), desc)
 		if goodbye == descDetach {
-			r.say((&Detach{Handle: l, Closed: true}).append)
+			r.send((&Detach{Handle: l, Closed: true}).append)
 		} else {
-			r.say((&ending{descriptor: descEnd}).append)
+			r.send((&ending{descriptor: descEnd}).append)
 		}
 		desc, _ = r.next()
 		require.Equal(t, goodbye, desc)
 		link := (<-handlers).link
 		require.False(t, link.Send(nil, true, []byte("x")))
 		link.ReplySettled(0, State{Outcome: Accepted})
-		r.say((&ending{descriptor: descClose}).append)
+		r.send((&ending{descriptor: descClose}).append)
 		desc, _ = r.next()
 		require.Equal(t, uint64(descClose), desc)
 	}
@@ -212,9 +212,9 @@ func TestAnswerToAnEndComesAfterTheRelease(t *testing.T) {
 			desc, _ := r.next()
 			require.Equal(t, uint64(descTransfer), desc)
 			if goodbye == descDetach {
-				r.say((&Detach{Handle: h, Closed: true}).append)
+				r.send((&Detach{Handle: h, Closed: true}).append)
 			} else {
-				r.say((&ending{descriptor: descEnd}).append)
+				r.send((&ending{descriptor: descEnd}).append)
 			}
 			virtualtime.Wait()
 			require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(time.Second)))
@@ -321,7 +321,7 @@ func TestClientWindowIsRespected(t *testing.T) {
 		Name: "l", Receiver: true, Source: &Terminus{Descriptor: descSource, Fields: []any{"q"}},
 		Target: &Terminus{Descriptor: descTarget, Fields: []any{"q"}},
 	}
-	r.say(a.append)
+	r.send(a.append)
 	desc, _ := r.next()
 	require.Equal(t, uint64(descAttach), desc)
 	for received := uint32(0); received < 25; {
@@ -329,7 +329,7 @@ func TestClientWindowIsRespected(t *testing.T) {
 		if received == 0 {
 			flow.HasHandle, flow.LinkCredit, flow.HasLinkCredit = true, 100, true
 		}
-		r.say(func(b []byte) ([]byte, error) { return flow.append(b), nil })
+		r.send(func(b []byte) ([]byte, error) { return flow.append(b), nil })
 		want := min(received+10, 25)
 		for ; received < want; received++ {
 			desc, f := r.next()
@@ -343,7 +343,7 @@ func TestClientWindowIsRespected(t *testing.T) {
 			NextIncomingID: firstOutgoingID + received, HasNextIncomingID: true, HasHandle: true,
 			DeliveryCount: received, HasDeliveryCount: true, LinkCredit: 100, HasLinkCredit: true, Echo: true,
 		}
-		r.say(func(b []byte) ([]byte, error) { return probe.append(b), nil })
+		r.send(func(b []byte) ([]byte, error) { return probe.append(b), nil })
 		fr, err := readFrame(r.br, MaxFrameSize)
 		require.NoError(t, err)
 		desc, _, err := readComposite(NewReader(fr.body))
@@ -390,9 +390,9 @@ func TestCreditBeforeTheAttachIsAnsweredCounts(t *testing.T) {
 			Name: "early", Handle: 7, Receiver: true, Source: &Terminus{Descriptor: descSource, Fields: []any{"q"}},
 			Target: &Terminus{Descriptor: descTarget, Fields: []any{"q"}},
 		}
-		r.say(a.append)
+		r.send(a.append)
 		credit := Flow{HasNextIncomingID: true, IncomingWindow: 100, Handle: 7, HasHandle: true, LinkCredit: 2, HasLinkCredit: true, Drain: drains}
-		r.say(func(b []byte) ([]byte, error) { return credit.append(b), nil })
+		r.send(func(b []byte) ([]byte, error) { return credit.append(b), nil })
 		begin := Begin{HandleMax: 10} // answered after what came before it
 		_, err := r.conn.Write(endFrame(begin.append(beginFrame(nil, frameAMQP, 1)), 0))
 		require.NoError(t, err)
@@ -508,20 +508,20 @@ func TestTheServerWaitsForTheClientsClose(t *testing.T) {
 				cancel()
 				virtualtime.Wait()
 				r := &raw{t: t, conn: c, br: bufio.NewReaderSize(c, MaxFrameSize)}
-				r.say(func(b []byte) ([]byte, error) { return (&Begin{HandleMax: 10}).append(b), nil })
+				r.send(func(b []byte) ([]byte, error) { return (&Begin{HandleMax: 10}).append(b), nil })
 				r.attachSender(1)
 				_, err = r.br.Discard(len(headerAMQP))
 				require.NoError(t, err)
 				desc, _ := r.next()
 				require.Equal(t, uint64(descOpen), desc)
 				r.expectEnding(descClose, CondConnectionForced)
-				said, waits := time.Now(), closeTimeout
+				began, waits := time.Now(), closeTimeout
 				if answers {
-					r.say((&ending{descriptor: descClose}).append)
+					r.send((&ending{descriptor: descClose}).append)
 					waits = 0
 				}
 				require.NoError(t, <-done)
-				require.Equal(t, waits, time.Since(said))
+				require.Equal(t, waits, time.Since(began))
 				require.False(t, attached)
 				_, err = r.br.ReadByte()
 				require.ErrorIs(t, err, io.EOF, "nothing comes behind the close")

@@ -27,7 +27,7 @@ func TestInvalidFramesAreRefused(t *testing.T) {
 		return performative(descDisposition, true, uint32(0), nil, true, s)
 	}
 	for name, c := range map[string]struct {
-		want      func([]byte) ([]byte, error)
+		frame     func([]byte) ([]byte, error)
 		ends      uint64 // what answers: the end of what
 		condition Symbol
 	}{
@@ -58,7 +58,7 @@ func TestInvalidFramesAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newRaw(t, echoing(5))
 			require.NoError(t, r.conn.SetReadDeadline(time.Now().Add(10*time.Second))) // what is ignored is not answered
-			r.say(c.want)
+			r.send(c.frame)
 			if c.ends == descDetach {
 				desc, _ := r.next()
 				require.Equal(t, uint64(descAttach), desc)

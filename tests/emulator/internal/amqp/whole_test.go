@@ -87,7 +87,7 @@ func TestAFilterIsEchoedInTheClientsForm(t *testing.T) {
 				Name: "r", Receiver: true, Target: &Terminus{Descriptor: descTarget, Fields: []any{"q"}},
 				Source: &Terminus{Descriptor: descSource, Fields: []any{"q", nil, nil, nil, nil, nil, nil, c.asked}},
 			}
-			r.say(a.append)
+			r.send(a.append)
 			_, f := r.next()
 			var answer Attach
 			require.NoError(t, answer.decode(f))

@@ -33,13 +33,13 @@ func TestARunIsACopy(t *testing.T) {
 	}
 	fill()
 	run := r.Run()
-	said := fmt.Sprintf("%+v", run)
+	before := fmt.Sprintf("%+v", run)
 	r.Note(func(run *checker.Run) {
 		run.Committed[0].Aggregate, run.Accepted[0].MessageID, run.Writes[0].Leader, run.Sick[0].Aggregate = "x", "x", "x", "x"
 		run.Observed[0].Events, run.Garbage[0].Reason, run.Ended[0].Instance, run.Aside[0].Reason, run.Left[0].Reason = 7, "x", "x", "x", "x"
 	})
 	fill()
-	require.Equal(t, said, fmt.Sprintf("%+v", run))
+	require.Equal(t, before, fmt.Sprintf("%+v", run))
 	require.Len(t, r.Run().Committed, 2)
 	require.Len(t, r.Run().Garbage, 1, "the broker knew the repeat")
 }

@@ -99,9 +99,9 @@ func (r *runner) build(ctx context.Context) error {
 	})
 	defer moving.Wait()
 	defer over()
-	said, err := r.operate(ctx, "build")
+	output, err := r.operate(ctx, "build")
 	if err == nil {
-		r.event(said)
+		r.event(output)
 	}
 	r.readProgress(ctx)
 	return err
@@ -136,9 +136,9 @@ func (r *runner) verify(ctx context.Context) error {
 	if !r.options.Build {
 		return nil
 	}
-	said, err := r.operate(ctx, "verify")
+	output, err := r.operate(ctx, "verify")
 	if err == nil {
-		r.event("projector verify: " + said)
+		r.event("projector verify: " + output)
 	}
 	return err
 }
@@ -146,8 +146,8 @@ func (r *runner) verify(ctx context.Context) error {
 // operate runs one command with the settings of the projectors, and returns the first line of what
 // it printed.
 func (r *runner) operate(ctx context.Context, command string) (string, error) {
-	said, err := r.command(ctx, command)
-	return firstLine(said), err
+	output, err := r.command(ctx, command)
+	return firstLine(output), err
 }
 
 func firstLine(text string) string {

@@ -29,8 +29,8 @@ const (
 
 // disturb does the harm that is not done to a leader. One that lasts is over when it returns.
 func (r *runner) disturb(ctx context.Context, a chaos.Action) error {
-	bus := func(told string, f servicebus.Faults) error {
-		r.event(fmt.Sprintf("%s: %s for %s", a.Kind, told, a.For))
+	bus := func(effect string, f servicebus.Faults) error {
+		r.event(fmt.Sprintf("%s: %s for %s", a.Kind, effect, a.For))
 		end := r.stack.ServiceBus.Inject(f)
 		return r.after(ctx, a, end)
 	}

@@ -102,7 +102,7 @@ func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoadin
 		patience += max(r.places.route.LockDuration, transactionLifetime)
 	}
 	stopping := r.options.Ends()
-	told := false
+	reported := false
 	var reminding reminder
 	for {
 		if !stopping && closed(stop) {
@@ -114,8 +114,8 @@ func (r *runner) awaitDone(ctx context.Context, stop <-chan struct{}, stopLoadin
 		if done && stopping {
 			return nil
 		}
-		if done && !told {
-			told = true
+		if done && !reported {
+			reported = true
 			r.event("everything inserted is to be seen; the stack stays up until Ctrl-C, then it is checked")
 		}
 		quiet := r.unmoved()

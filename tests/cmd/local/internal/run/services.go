@@ -187,14 +187,14 @@ func (r *runner) withLogs(err error) error {
 func (r *runner) complaints() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The services' logs are in %s. Their last complaints:", r.logs)
-	said := false
+	reported := false
 	for _, s := range r.slots() {
 		for _, line := range s.Worst() {
 			fmt.Fprintf(&b, "\n    %s: %s", s.Name, plain(line))
-			said = true
+			reported = true
 		}
 	}
-	if !said {
+	if !reported {
 		b.WriteString(" none")
 	}
 	return b.String()
