@@ -41,7 +41,7 @@ func start(t *testing.T, args ...string) *run {
 	for _, of := range []string{"tests/cmd/local", "producer/cmd/producer", "projector/cmd/projector"} {
 		require.NoError(t, child.BuildProgram(t.Context(), of, filepath.Join(dir, filepath.Base(of))))
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Minute)
 	cmd := exec.CommandContext(ctx, filepath.Join(dir, "local"), append([]string{"--services", dir, "--console", "127.0.0.1:0", "--keep"}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 20 * time.Second // then it is killed: with --keep it stays until a second signal
@@ -200,12 +200,15 @@ func TestARunIsWatchedAndHarmedInABrowser(t *testing.T) {
 func replay(p *browser.Page) {
 	for done := false; !done; {
 		p.Until("the form is there", `document.getElementById("confirm-replay") && document.querySelector(".primary").disabled`)
+		const answers = `(document.querySelector("[data-region=answers]")?.innerText ?? "")`
+		var before string
+		p.Do(answers, &before)
 		p.Type("#confirm-replay", "replay")
 		p.Press("Tab")
 		p.Until("the button is reached", `document.activeElement.textContent === "Replay"`)
 		p.Press("Enter")
 		const none = `document.querySelector("[data-region=parked]")?.innerText.includes("No aggregate is parked")`
-		p.Until("nothing is parked, or the command has given up", none+` || /did not release it/.test(document.querySelector(".answer")?.innerText)`)
+		p.Until("nothing is parked, or the command has given up", fmt.Sprintf(`%s || %s !== %q && /did not release it/.test(document.querySelector(".answer")?.innerText)`, none, answers, before))
 		if p.Do("Boolean("+none+")", &done); !done {
 			p.Click(`[data-region=parked] td a`)
 		}

@@ -129,14 +129,14 @@ func (r *runner) home() console.Home {
 		Parked: r.parkedList,
 		Show:   r.parkedShow,
 		Replay: func(ctx context.Context, aggregate string) (string, error) {
-			return r.command(ctx, "parked", "replay", "--", aggregate)
+			return r.change(ctx, "parked", "replay", "--", aggregate)
 		},
 		Drop: func(ctx context.Context, aggregate, message string) (string, error) {
 			words := []string{"parked", "drop", "--yes"}
 			if message != "" {
 				words = append(words, "--message", message)
 			}
-			return r.command(ctx, append(words, "--", aggregate)...)
+			return r.change(ctx, append(words, "--", aggregate)...)
 		},
 		Harm: r.press,
 	}
@@ -324,6 +324,14 @@ func (r *runner) command(ctx context.Context, words ...string) (string, error) {
 	}
 	return run(ctx, "projector", r.projectors[0],
 		[]string{"SOURCE_DATABASE=" + r.places.source, "SOURCE_COLLECTION=" + r.places.collection, "BLOB_CONTAINER=" + r.places.container}, words...)
+}
+
+// change runs a command that changes the read model. The run does not stand still meanwhile.
+func (r *runner) change(ctx context.Context, words ...string) (string, error) {
+	r.changing.Add(1)
+	defer r.changing.Add(-1)
+	defer func() { r.moved.Store(time.Now().UnixNano()) }()
+	return r.command(ctx, words...)
 }
 
 // run runs a command of a service, with the settings of its place and others, and returns what it

@@ -52,3 +52,12 @@ func TestEventsAreKeptBackForEachFailoverToCome(t *testing.T) {
 	require.EqualValues(t, 1000, r.allowed(1000), "all failovers are over")
 	require.Len(t, r.failovers.measured(), 1)
 }
+
+// A run does not stand still while a replay works, which makes everything that is missing visible.
+func TestARunWaitsForACommandThatChangesTheReadModel(t *testing.T) {
+	t.Parallel()
+	r := &runner{rec: history.NewRecorder()}
+	require.Positive(t, r.unmoved())
+	r.changing.Add(1)
+	require.Zero(t, r.unmoved())
+}

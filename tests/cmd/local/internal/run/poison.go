@@ -83,7 +83,7 @@ func (r *runner) poison(ctx context.Context, a chaos.Action) error {
 	if !r.isParked(ctx, aggregate) {
 		return nil // a person has replayed it
 	}
-	text, err := r.command(ctx, "parked", "replay", "--", fmt.Sprint(aggregate))
+	text, err := r.change(ctx, "parked", "replay", "--", fmt.Sprint(aggregate))
 	if err != nil {
 		return err
 	}

@@ -58,6 +58,7 @@ type runner struct {
 	killing   sync.Mutex // one kill of a projector at a time
 	memory    memory
 	moved     atomic.Int64   // unix nanoseconds of the last event that is not in the recorder
+	changing  atomic.Int64   // how many commands run that change the read model
 	verdict   source.Verdict // with --follow; written by follow, read by check behind it
 	console   consoles
 	readModel *mongo.Database // set before the services run

@@ -107,6 +107,9 @@ func (r *runner) hopeless(stopping bool) error {
 
 // unmoved returns how long the run has stood still.
 func (r *runner) unmoved() time.Duration {
+	if r.changing.Load() > 0 {
+		return 0
+	}
 	last := r.rec.Counts().LastMove
 	if event := time.Unix(0, r.moved.Load()); event.After(last) {
 		last = event
