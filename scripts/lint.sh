@@ -85,38 +85,40 @@ scripts() {
 
 # The code around the planted bugs of make sim changes, and only scripts/mutations.sh, which is rarely run, would notice. Each
 # patch must apply and compile: a hunk may also match a wrong place. The tests that it names must exist.
-mutation() {
-  local patch=$1 file folder name stale=0 copy files=() folders=() overlay=''
-  copy=$(mktemp -d)
-  # shellcheck disable=SC2064 # this copy
-  trap "rm -rf '$copy'" RETURN
-  mapfile -t files < <(sed -n 's|^+++ b/||p' "$patch")
-  cp --parents "${files[@]}" "$copy"
-  if ! patch -p1 --force --silent -d "$copy" <"$patch" >/dev/null; then
-    echo "$patch cannot be planted any more: make it again from the code as it is now"
-    return 1
-  fi
-  for file in "${files[@]}"; do
-    folder=./$(dirname "$file")
-    [[ " ${folders[*]} " == *" $folder "* ]] || folders+=("$folder")
-    overlay+="${overlay:+, }\"$PWD/$file\": \"$copy/$file\""
-  done
-  echo "{\"Replace\": {$overlay}}" >"$copy/overlay.json"
-  go build -overlay "$copy/overlay.json" "${folders[@]}" || {
-    echo "$patch can be planted, and does not compile: make it again from the code as it is now"
-    stale=1
-  }
-  while read -r folder name _; do
-    grep -qE "^func $name\(" "tests/$folder"/*_test.go || {
-      echo "$patch names $name, which $folder does not have"
+mutations() {
+  local patch file folder name stale=0 copies
+  copies=$(mktemp -d)
+  # shellcheck disable=SC2064 # these copies
+  trap "rm -rf '$copies'" RETURN
+  for patch in tests/sim/mutations/*.patch; do
+    rm -rf "${copies:?}"/*
+    local files=() folders=() overlay=''
+    mapfile -t files < <(sed -n 's|^+++ b/||p' "$patch")
+    cp --parents "${files[@]}" "$copies"
+    if ! patch -p1 --force --silent -d "$copies" <"$patch" >/dev/null; then
+      echo "$patch cannot be planted any more: make it again from the code as it is now"
+      stale=1
+      continue
+    fi
+    for file in "${files[@]}"; do
+      folder=./$(dirname "$file")
+      [[ " ${folders[*]} " == *" $folder "* ]] || folders+=("$folder")
+      overlay+="${overlay:+, }\"$PWD/$file\": \"$copies/$file\""
+    done
+    echo "{\"Replace\": {$overlay}}" >"$copies/overlay.json"
+    go build -overlay "$copies/overlay.json" "${folders[@]}" || {
+      echo "$patch can be planted, and does not compile: make it again from the code as it is now"
       stale=1
     }
-  done < <(sed -n 's/^Caught by: //p' "$patch")
+    while read -r folder name _; do
+      grep -qE "^func $name\(" "tests/$folder"/*_test.go || {
+        echo "$patch names $name, which $folder does not have"
+        stale=1
+      }
+    done < <(sed -n 's/^Caught by: //p' "$patch")
+  done
   return "$stale"
 }
-export -f mutation
-
-mutations() { printf '%s\0' tests/sim/mutations/*.patch | xargs -0 -n 1 -P "$(getconf _NPROCESSORS_ONLN)" bash -c 'mutation "$1"' -; }
 
 check tools tools
 check gofumpt formatted
