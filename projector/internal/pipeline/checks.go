@@ -92,7 +92,7 @@ const (
 	anothers
 )
 
-// sourceOf returns whether the deployment of the read model has this event in its own change
+// sourceOf reports whether the deployment of the read model has this event in its own change
 // stream. While the deployment is away, it is asked again.
 func (p *Pipeline) sourceOf(ctx context.Context, collection string, c *envelope.Change) (source, error) {
 	t, i, ok := c.Body.Lookup("clusterTime").TimestampOK()

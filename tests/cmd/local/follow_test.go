@@ -262,7 +262,7 @@ func followsWithoutAReader(t *testing.T, c command) {
 	require.Contains(t, string(text), `"aggregates": 1`)
 }
 
-// writesWhenTold inserts events into a user's collection only if it is empty; and the tap would
+// writesOnRequest inserts events into a user's collection only if it is empty; and the tap would
 // notice a write.
 func writesOnRequest(t *testing.T, c command) {
 	th := newTheirs(t)
