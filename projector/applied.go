@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/sluice-cdc/sluice/projector/internal/await"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/health"
 )
@@ -55,29 +55,32 @@ func (s *service) serveApplied(w http.ResponseWriter, r *http.Request) {
 	s.waits.Add(1)
 	defer s.waits.Done()
 	answer := applied{Projection: s.chosen.Name()}
-	want, wait, err := parseApplied(r.URL.Query())
-	answer.Aggregate = want.Aggregate
+	awaited, wait, err := parseApplied(r.URL.Query())
+	answer.Aggregate = awaited.Aggregate
 	status := http.StatusBadRequest
 	if err == nil {
-		ctx, cancel := context.WithTimeout(r.Context(), wait)
+		ctx, cancel := context.WithTimeoutCause(r.Context(), wait, fmt.Errorf("not within %s", wait))
 		defer cancel()
-		var guard await.Guard
-		collection, prefix := s.applier.GuardPlace()
-		guard, err = await.Wait(ctx, s.readModel(), collection, prefix, want)
-		answer.Version, answer.Position = guard.Version, guard.Position
+		base := projection.BaseName(s.chosen)
+		awaited.Projection = fmt.Sprintf("%s:%d", base, projection.VersionOf(s.chosen))
+		if one, ok := s.chosen.(projection.OneDocument); ok {
+			awaited.Collection = strings.TrimSuffix(one.Collection(), strings.TrimPrefix(s.chosen.Name(), base))
+		}
+		var effect projection.Effect
+		effect, err = projection.Wait(ctx, s.readModel(), awaited)
+		parked, isParked := errors.AsType[*projection.ParkedError](err)
+		_, isNotYet := errors.AsType[*projection.NotYetError](err)
 		switch {
 		case err == nil:
-			status, answer.OperationTime = http.StatusOK, &guard.At
-		case errors.Is(err, await.ErrParked):
-			status, answer.Parked = http.StatusConflict, guard.Parked.Reason
-			err = fmt.Errorf("%w: %s", await.ErrParked, guard.Parked.Description)
-		case errors.Is(err, await.ErrNotYet):
+			status, answer.OperationTime = http.StatusOK, &effect.OperationTime
+		case isParked:
+			status, answer.Parked = http.StatusConflict, parked.Reason
+		case isNotYet:
 			status = http.StatusGatewayTimeout
-			err = fmt.Errorf("not applied within %s: the event may be on its way; the producer may leave it out; it may write nothing in this projection; "+
-				"or it is not an insert, and only inserts have a version", wait)
 		default:
 			status = http.StatusServiceUnavailable
 		}
+		answer.Version, answer.Position = effect.Version, effect.Position
 	}
 	if err != nil {
 		answer.Error = err.Error()
@@ -86,22 +89,21 @@ func (s *service) serveApplied(w http.ResponseWriter, r *http.Request) {
 }
 
 // parseApplied reads a query of /applied.
-func parseApplied(query url.Values) (want await.Want, wait time.Duration, err error) {
-	want.Aggregate, want.Position, want.Stream = query.Get("aggregate"), query.Get("position"), query.Get("stream")
-	want.StreamKey = projection.EscapeKey(want.Stream)
+func parseApplied(query url.Values) (a projection.Awaited, wait time.Duration, err error) {
+	a.Aggregate, a.Position, a.Stream = query.Get("aggregate"), query.Get("position"), query.Get("stream")
 	if text := query.Get("version"); text != "" {
-		if want.Version, err = strconv.ParseInt(text, 10, 64); err != nil || want.Version < 1 {
-			return want, 0, fmt.Errorf("version=%s: it is the version of an insert, a whole number from 1 on", text)
+		if a.Version, err = strconv.ParseInt(text, 10, 64); err != nil || a.Version < 1 {
+			return a, 0, fmt.Errorf("version=%s: it is the version of an insert, a whole number from 1 on", text)
 		}
 	}
-	if want.Aggregate == "" || want.Version == 0 && want.Position == "" {
-		return want, 0, errors.New("needs aggregate and version, such as /applied?aggregate=order-1&version=7&wait=5s; or aggregate and position")
+	if a.Aggregate == "" || a.Version == 0 && a.Position == "" {
+		return a, 0, errors.New("needs aggregate and version, such as /applied?aggregate=order-1&version=7&wait=5s; or aggregate and position")
 	}
 	wait = defaultWait
 	if text := query.Get("wait"); text != "" {
 		if wait, err = time.ParseDuration(text); err != nil || wait <= 0 || wait > maxWait {
-			return want, 0, fmt.Errorf("wait=%s: it is how long to wait, such as 5s, at most %s", text, maxWait)
+			return a, 0, fmt.Errorf("wait=%s: it is how long to wait, such as 5s, at most %s", text, maxWait)
 		}
 	}
-	return want, wait, nil
+	return a, wait, nil
 }

@@ -17,7 +17,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/await"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/internal/pipeline"
 	"github.com/sluice-cdc/sluice/projector/internal/remote"
@@ -225,7 +224,6 @@ func (s *service) reachServiceBus(ctx context.Context) error {
 // close closes the clients. They must no longer be in use.
 func (s *service) close(ctx context.Context) {
 	s.waits.Wait() // their connections are closed
-	await.Close(s.mongo)
 	if s.remote != nil {
 		s.remote.Close()
 	}

@@ -11,8 +11,6 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-
-	"github.com/sluice-cdc/sluice/projector/internal/await"
 )
 
 // Awaited is the effect of an event that a caller of [Wait] waits for.
@@ -99,9 +97,9 @@ func (e *NotYetError) Unwrap() error { return e.cause }
 // before the aggregate's guard is read and for half a minute after the last caller. The read model
 // is not polled. The caller's user needs the rights find, changeStream and listCollections.
 //
-// Errors: [*ParkedError] at once if the aggregate is parked before the event; [*NotYetError] once
-// ctx has ended; [ErrInvalid]; and those of the database, such as of a server without change
-// streams.
+// Errors, with the effect of the last event applied: [*ParkedError] at once if the aggregate is
+// parked before the event; [*NotYetError] once ctx has ended; [ErrInvalid]; and those of the
+// database, such as of a server without change streams.
 func Wait(ctx context.Context, database *mongo.Database, a Awaited) (Effect, error) {
 	if a.Aggregate == "" || a.Version <= 0 && a.Position == "" {
 		return Effect{}, fmt.Errorf("%w: Aggregate and one of Version and Position are required", ErrInvalid)
@@ -178,14 +176,12 @@ func find(ctx context.Context, database *mongo.Database, collection, name string
 
 // wait waits for the effect in one version.
 func (in guardsOf) wait(ctx context.Context, database *mongo.Database, a Awaited) (Effect, error) {
-	guard, err := await.Wait(ctx, database, in.guards, in.prefix, await.Want{
-		Aggregate: a.Aggregate, Version: a.Version, Position: a.Position, Stream: a.Stream, StreamKey: EscapeKey(a.Stream),
-	})
-	effect := Effect{Collection: in.collection, OperationTime: guard.At, Version: guard.Version, Position: guard.Position}
+	last, err := guardsAt{database.Client(), database.Name(), in.guards, in.prefix}.wait(ctx, a)
+	effect := Effect{Collection: in.collection, OperationTime: last.at, Version: last.version, Position: last.position}
 	switch {
-	case errors.Is(err, await.ErrParked):
-		return effect, &ParkedError{a.Aggregate, guard.Parked.Reason, guard.Parked.Description}
-	case errors.Is(err, await.ErrNotYet):
+	case errors.Is(err, errParked):
+		return effect, last.parked
+	case errors.Is(err, errNotYet):
 		return effect, &NotYetError{Awaited: a, Last: effect, cause: context.Cause(ctx)}
 	}
 	return effect, err

@@ -62,12 +62,6 @@ func (a *Applier) Newest(ctx context.Context) (aggregate, position string, err e
 // GuardCollection names the collection that holds the guards.
 func (a *Applier) GuardCollection() string { return a.guards.collection.Name() }
 
-// GuardPlace returns the collection that holds the guards, and the path that leads to the guard in
-// a document of it: empty, or with a dot at its end.
-func (a *Applier) GuardPlace() (collection, prefix string) {
-	return a.guards.collection.Name(), a.guards.prefix
-}
-
 // Collections returns the names of the collection with the guards and of those that the projection
 // names.
 func (a *Applier) Collections() []string {

@@ -11,7 +11,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/verify"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
@@ -23,7 +22,7 @@ type Builder struct {
 	Projection projection.Projection
 	Applier    *apply.Applier
 	ReadModel  *mongo.Database // with write and read concern majority
-	Source     verify.Source   // by a client that reads on the primary
+	Source     Source          // by a client that reads on the primary
 	Stream     Stream
 	// Reread reads the stream again: at the start, between ranges, and before the build ends.
 	Reread func(ctx context.Context) (Stream, error)

@@ -25,4 +25,6 @@
 // version's collection to another's in one command of MongoDB. A cursor stays with the collection
 // that it was opened on, so each read sees one version. Not guaranteed: that the views of a
 // projection with several collections change together.
+//
+// A [Verifier] compares a read model with the documents that it comes from.
 package build

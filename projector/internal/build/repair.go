@@ -13,7 +13,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/verify"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
@@ -114,7 +113,7 @@ func (r *Repairer) repair(ctx context.Context, seen apply.Aggregate) error {
 	}
 	if r.copies != "" {
 		found.built.Version = 0 // the guard counts inserts, and the document's version may be that of an update
-		found.built.Copies = apply.Copies{Collection: r.copies, IDs: verify.IDs(seen.Name)}
+		found.built.Copies = apply.Copies{Collection: r.copies, IDs: idsOf(seen.Name)}
 	}
 	return r.Applier.Repair(ctx, seen, apply.Build{Stream: r.Stream.Name, Position: boundary(at)}, &found.built)
 }
@@ -125,14 +124,14 @@ func (r *Repairer) fold(ctx context.Context, from *mongo.Collection, name string
 	if r.Source.VersionPath != "" {
 		order = append(order, bson.E{Key: r.Source.VersionPath, Value: 1})
 	}
-	cursor, err := from.Find(ctx, r.Source.Of(name), options.Find().SetSort(append(order, bson.E{Key: "_id", Value: 1})).SetAllowDiskUse(true))
+	cursor, err := from.Find(ctx, r.Source.filter(name), options.Find().SetSort(append(order, bson.E{Key: "_id", Value: 1})).SetAllowDiskUse(true))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", r.Source, err)
 	}
 	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
 	state := newFold(r.Projection, name)
 	for cursor.Next(ctx) {
-		c, other := r.Source.Inserts(cursor.Current)
+		c, other := r.Source.inserts(cursor.Current)
 		if c.Aggregate != name {
 			continue
 		}

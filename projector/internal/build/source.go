@@ -266,7 +266,7 @@ func (b *Builder) read(ctx context.Context, from bson.RawValue, t *taken) error 
 		if bracket(id) == "" {
 			return fmt.Errorf("document %s of %s has no aggregate id at %s", cursor.Current.Lookup("_id"), b.Source, path)
 		}
-		c, other := b.Source.Inserts(cursor.Current)
+		c, other := b.Source.inserts(cursor.Current)
 		if current == nil || current.built.Aggregate != c.Aggregate {
 			if t.add(current); t.bytes > maxRange {
 				t.span.To = last

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-cdc/sluice/projector/internal/verify"
 	"github.com/sluice-cdc/sluice/shared/envelope"
 )
 
@@ -24,7 +23,7 @@ type Stream struct {
 
 // check returns why a read model cannot be built beside the stream from documents that show the
 // effect of these operations alone; nil if it can.
-func (s Stream) check(source verify.Source, operations string) error {
+func (s Stream) check(source Source, operations string) error {
 	switch {
 	case !envelope.Sortable(s.Position):
 		return fmt.Errorf("the positions of stream %s are counted (%q), as on Azure DocumentDB, so no position stands for a time of the source: "+

@@ -6,8 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-
-	"github.com/sluice-cdc/sluice/projector/internal/verify"
 )
 
 // G6: a stream whose events are not what the documents of the source show is refused, with the
@@ -16,7 +14,7 @@ func TestG6AStreamThatDocumentsDoNotShowIsRefused(t *testing.T) {
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://nowhere.invalid"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Disconnect(t.Context())) })
-	source := verify.Source{Collection: client.Database("shop").Collection("events"), AggregatePath: "aggregateId", VersionPath: "version"}
+	source := Source{Collection: client.Database("shop").Collection("events"), AggregatePath: "aggregateId", VersionPath: "version"}
 	right := Stream{
 		Name: "shop.events", Position: "8263A1B2C3000000012B042C0100296E5A1004", Collection: "shop.events",
 		AggregatePath: "aggregateId", VersionPath: "version", Operations: "insert",

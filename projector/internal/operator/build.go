@@ -12,7 +12,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
-	"github.com/sluice-cdc/sluice/projector/internal/verify"
 	"github.com/sluice-cdc/sluice/shared/azure"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/terminal"
@@ -118,7 +117,7 @@ func buildReadModel(ctx context.Context, p *Projector, r Request) error {
 }
 
 // builder returns what builds or repairs the read model from a source.
-func (p *Projector) builder(ctx context.Context, r Request, source verify.Source) (*build.Builder, error) {
+func (p *Projector) builder(ctx context.Context, r Request, source build.Source) (*build.Builder, error) {
 	stream, err := p.Stream(ctx)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/internal/build"
-	"github.com/sluice-cdc/sluice/projector/internal/verify"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/settings"
@@ -48,7 +47,7 @@ func repairCommand(program string) Command {
 // repair replaces the effects of aggregates with what the source contains. Those that an operator
 // names must exist; those that verify has found may be documents that nothing in the source
 // creates.
-func (p *Projector) repair(ctx context.Context, r Request, source verify.Source, aggregates []string, found bool) error {
+func (p *Projector) repair(ctx context.Context, r Request, source build.Source, aggregates []string, found bool) error {
 	b, err := p.builder(ctx, r, source)
 	if err != nil {
 		return err
@@ -99,7 +98,7 @@ func (p *Projector) replaceable() error {
 }
 
 // repairFound repairs the aggregates of the documents that verify found to differ.
-func (p *Projector) repairFound(ctx context.Context, r Request, source verify.Source, report verify.Report) error {
+func (p *Projector) repairFound(ctx context.Context, r Request, source build.Source, report build.Verification) error {
 	if err := p.replaceable(); err != nil {
 		return err
 	}

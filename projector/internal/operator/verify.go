@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
-	"github.com/sluice-cdc/sluice/projector/internal/verify"
+	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/shared/commandline"
 	"github.com/sluice-cdc/sluice/shared/mongodb"
 	"github.com/sluice-cdc/sluice/shared/settings"
@@ -60,8 +60,8 @@ func verifyCommand() Command {
 
 // compare compares the read model with its source. It reads two databases for as long as it takes;
 // each command of it is bounded by the driver.
-func (p *Projector) compare(ctx context.Context, r Request, source verify.Source) (verify.Report, error) {
-	v := verify.Verifier{
+func (p *Projector) compare(ctx context.Context, r Request, source build.Source) (build.Verification, error) {
+	v := build.Verifier{
 		Program: p.Program, Projection: p.Projection, Source: source,
 		ReadModel: p.majority(), Guards: p.Applier.Guards, Parked: p.Applier.List,
 		Sample: r.sample, Wait: r.wait, PerPass: r.inMemory, Progress: p.Progress.Set,
@@ -110,7 +110,7 @@ const disconnectTimeout = 10 * time.Second
 
 // open returns the watched collection, with the read model's client if no other deployment is
 // configured.
-func (s Source) open(ctx context.Context, client *mongo.Client) (opened verify.Source, closeIt func(), err error) {
+func (s Source) open(ctx context.Context, client *mongo.Client) (opened build.Source, closeIt func(), err error) {
 	var problems settings.Checks
 	problems.Require(s.Database != "", "SOURCE_DATABASE: is required for this command: the database of the watched collection")
 	problems.Require(s.Collection != "", "SOURCE_COLLECTION: is required for this command: the watched collection")
@@ -129,7 +129,7 @@ func (s Source) open(ctx context.Context, client *mongo.Client) (opened verify.S
 		closeIt = func() { _ = mongodb.Disconnect(ctx, client, disconnectTimeout) } // it only read
 	}
 	database := client.Database(s.Database, options.Database().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
-	return verify.Source{
+	return build.Source{
 		Collection:    database.Collection(s.Collection),
 		AggregatePath: s.AggregatePath, TypePath: s.TypePath, VersionPath: s.VersionPath,
 	}, closeIt, nil

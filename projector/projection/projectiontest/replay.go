@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/sluice-cdc/sluice/projector/internal/apply"
-	"github.com/sluice-cdc/sluice/projector/internal/verify"
+	"github.com/sluice-cdc/sluice/projector/internal/build"
 	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/projector/projection/memory"
 	"github.com/sluice-cdc/sluice/shared/envelope"
@@ -79,8 +79,8 @@ func (k *kit) project() error {
 			same, _, _ := strings.Cut(err.Error(), "\n") // a panic's stack differs
 			mistakes = append(mistakes, mistake{i, same, err})
 		case e.Operation == envelope.Insert:
-			if err = verify.Keyed(collections, e.Change, writes); err != nil {
-				mistakes = append(mistakes, mistake{i, verify.ErrKeyedBy.Error(), err})
+			if err = build.Keyed(collections, e.Change, writes); err != nil {
+				mistakes = append(mistakes, mistake{i, build.ErrKeyedBy.Error(), err})
 			}
 		}
 		k.writes = append(k.writes, writes)

@@ -49,8 +49,8 @@ func TestAQueryWaitsForTheVersionOfItsCommand(t *testing.T) {
 			s.run(producing, producer.Options{}, projecting, o)
 			s.leads("a")
 			addr := s.serving(log)
-			s.until("its collections are there", func() bool {
-				names, err := s.model.ListCollectionNames(t.Context(), bson.D{})
+			s.until("the collection of its guards is there", func() bool {
+				names, err := s.model.ListCollectionNames(t.Context(), bson.D{{Key: "name", Value: bson.D{{Key: "$in", Value: bson.A{collection, name + "_positions"}}}}})
 				return err == nil && len(names) > 0
 			})
 			events := func() int64 {
@@ -80,7 +80,8 @@ func TestAQueryWaitsForTheVersionOfItsCommand(t *testing.T) {
 			late := s.applied(addr, "aggregate=one&version=21&wait=50ms")
 			require.Equal(t, http.StatusGatewayTimeout, late.code)
 			require.EqualValues(t, 20, late.Version)
-			require.Contains(t, late.Error, "not applied within 50ms: the event may be on its way; the producer may leave it out")
+			require.Contains(t, late.Error, "it is applied up to version 20")
+			require.Contains(t, late.Error, "not within 50ms")
 			known := s.applied(addr, "aggregate=one&wait=30s&position="+url.QueryEscape(late.Position))
 			require.Equal(t, http.StatusOK, known.code)
 			for _, query := range []string{"", "aggregate=one", "aggregate=one&version=x", "version=1", "aggregate=one&version=1&wait=2h", "aggregate=one&version=0"} {

@@ -1,4 +1,4 @@
-package verify
+package build
 
 import (
 	"context"
@@ -37,8 +37,8 @@ func (s Source) of(aggregates []string) []bson.D {
 	return append(oneOf(s.AggregatePath, atPath), oneOf("_id", asID)...)
 }
 
-// Of returns a filter for the documents of an aggregate; a few others may meet it, too.
-func (s Source) Of(aggregate string) bson.D {
+// filter returns a filter for the documents of an aggregate; a few others may meet it, too.
+func (s Source) filter(aggregate string) bson.D {
 	return bson.D{{Key: "$or", Value: s.of([]string{aggregate})}}
 }
 
@@ -137,8 +137,8 @@ func oneOf(path string, values bson.A) []bson.D {
 	return []bson.D{{{Key: path, Value: bson.D{{Key: "$in", Value: values}}}}}
 }
 
-// IDs returns the values of an _id whose text is this aggregate id.
-func IDs(aggregate string) bson.A {
+// idsOf returns the values of an _id whose text is this aggregate id.
+func idsOf(aggregate string) bson.A {
 	var all bson.A
 	for _, id := range envelope.Values(aggregate, true) {
 		if text, ok := textOf(id); ok && text == aggregate {
@@ -165,10 +165,10 @@ func (s Source) Sample(ctx context.Context, n int64, fn func(envelope.Change) er
 	})
 }
 
-// Inserts returns a document of the source as the change that inserted it, twice: what the document
+// inserts returns a document of the source as the change that inserted it, twice: what the document
 // does not hold (position, time, message id) differs between the two, so that writes which depend
 // on it differ, too.
-func (s Source) Inserts(document bson.Raw) (one, other envelope.Change) {
+func (s Source) inserts(document bson.Raw) (one, other envelope.Change) {
 	c := s.change(document)
 	return guess(c, false), guess(c, true)
 }

@@ -1,27 +1,4 @@
-// Package verify recomputes a read model in memory, from the source collection and with the
-// projection's own code, and reports where the read model differs.
-//
-// A sample reads only the events that write to its documents, and so does the second comparison of
-// a difference. This needs a projection whose inserts each write to at most one document of a
-// collection, and whose [projection.Collection.KeyedBy] is the path to that document's _id: an _id
-// of the read model then leads to its events, and a random event leads to an _id that the read
-// model should have. For any other projection, the whole source is read.
-//
-// Guaranteed: memory is bounded by a number of documents, whatever the size of the collections:
-// large ones are compared in several passes, each over a part of the documents. Nothing is written.
-// A difference is compared again before it is reported, so that events on their way do not count.
-// The report shows how far the aggregates of a document are applied, which distinguishes a late
-// event from a wrong document.
-//
-// What verify cannot know:
-//   - changes that leave no trace in the source. Each document of the source counts as one insert.
-//     This is right for event stores and for projections of the current documents, such as the
-//     mirror; not for a projection that counts updates or deletes;
-//   - what is in an event's message and not in its document: time, position, message id. Documents
-//     that depend on these are counted, not compared;
-//   - whether a document is right that changes between any two comparisons. It is reported as
-//     changing.
-package verify
+package build
 
 import (
 	"cmp"
@@ -40,7 +17,29 @@ import (
 	"github.com/sluice-cdc/sluice/shared/retry"
 )
 
-// Verifier compares one read model with its source.
+// Verifier recomputes a read model in memory, from the source collection and with the projection's
+// own code, and reports where the read model differs.
+//
+// A sample reads only the events that write to its documents, and so does the second comparison of
+// a difference. This needs a projection whose inserts each write to at most one document of a
+// collection, and whose [projection.Collection.KeyedBy] is the path to that document's _id: an _id
+// of the read model then leads to its events, and a random event leads to an _id that the read
+// model should have. For any other projection, the whole source is read.
+//
+// Guaranteed: memory is bounded by a number of documents, whatever the size of the collections:
+// large ones are compared in several passes, each over a part of the documents. Nothing is written.
+// A difference is compared again before it is reported, so that events on their way do not count.
+// The report shows how far the aggregates of a document are applied, which distinguishes a late
+// event from a wrong document.
+//
+// What it cannot know:
+//   - changes that leave no trace in the source. Each document of the source counts as one insert.
+//     This is right for event stores and for projections of the current documents, such as the
+//     mirror; not for a projection that counts updates or deletes;
+//   - what is in an event's message and not in its document: time, position, message id. Documents
+//     that depend on these are counted, not compared;
+//   - whether a document is right that changes between any two comparisons. It is reported as
+//     changing.
 type Verifier struct {
 	// Program is the name with which the projector's commands are run.
 	Program    string
@@ -64,8 +63,8 @@ type Verifier struct {
 	read, toRead int64 // documents of both sides, for Progress
 }
 
-// Report is the result of a verification.
-type Report struct {
+// Verification is the result of a verification.
+type Verification struct {
 	Projection string `json:"projection"`
 	Source     string `json:"source"`
 	Events     int64  `json:"events"`    // read of the source; for a sample those that feed it, counted once for each part of it
@@ -93,16 +92,16 @@ type Report struct {
 
 // OK reports that documents were compared, and that each of them is right. If none was compared,
 // nothing is verified: the source may be the wrong one, or the projection may write elsewhere.
-func (r Report) OK() bool { return r.Documents > 0 && r.Differing == 0 && r.Changing == 0 }
+func (r Verification) OK() bool { return r.Documents > 0 && r.Differing == 0 && r.Changing == 0 }
 
 // Verify compares the read model with the source. Errors: of a projection that does not declare its
 // collections, [ErrKeyedBy], and those of the databases.
-func (v *Verifier) Verify(ctx context.Context) (Report, error) {
+func (v *Verifier) Verify(ctx context.Context) (Verification, error) {
 	collections, ok := projection.Collections(v.Projection)
 	if !ok {
-		return Report{}, errors.New("the projection does not declare its collections, so it is not known which documents are its own: implement projection.Stored")
+		return Verification{}, errors.New("the projection does not declare its collections, so it is not known which documents are its own: implement projection.Stored")
 	}
-	report := Report{program: v.Program, Projection: v.Projection.Name(), Source: v.Source.String(), Sampled: v.Sample > 0}
+	report := Verification{program: v.Program, Projection: v.Projection.Name(), Source: v.Source.String(), Sampled: v.Sample > 0}
 	found := &findings{byKey: make(map[string]Finding)}
 	var err error
 	if v.Sample > 0 && traceable(collections) {
@@ -118,7 +117,7 @@ func (v *Verifier) Verify(ctx context.Context) (Report, error) {
 }
 
 // verifySample compares a sample, and reads only the events that write to it.
-func (v *Verifier) verifySample(ctx context.Context, collections []projection.Collection, report *Report, found *findings) error {
+func (v *Verifier) verifySample(ctx context.Context, collections []projection.Collection, report *Verification, found *findings) error {
 	drawn, err := v.draw(ctx, collections)
 	if err != nil {
 		return err
@@ -141,7 +140,7 @@ func (v *Verifier) verifySample(ctx context.Context, collections []projection.Co
 }
 
 // countPass counts what a pass compared.
-func (r *Report) countPass(p *pass) {
+func (r *Verification) countPass(p *pass) {
 	r.Refusal = cmp.Or(r.Refusal, p.refusal)
 	r.Documents += p.compared
 	r.Unknown += int64(len(p.unknown))
@@ -154,7 +153,7 @@ func (r *Report) countPass(p *pass) {
 }
 
 // verifyAll compares in parts, each of which reads the whole source. A sample is one of the parts.
-func (v *Verifier) verifyAll(ctx context.Context, collections []projection.Collection, report *Report, found *findings) error {
+func (v *Verifier) verifyAll(ctx context.Context, collections []projection.Collection, report *Verification, found *findings) error {
 	report.Scanned = true
 	total, err := v.count(ctx, collections)
 	if err != nil {

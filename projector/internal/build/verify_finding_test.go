@@ -1,4 +1,4 @@
-package verify
+package build
 
 import (
 	"context"
@@ -12,19 +12,19 @@ import (
 
 func TestAReportExplainsItsNumbers(t *testing.T) {
 	for _, c := range []struct {
-		report Report
+		report Verification
 		ok     bool
 		want   string
 	}{
-		{Report{Events: 1, Documents: 1}, true, "1 event, 1 document: all right"},
-		{Report{Events: 9, Documents: 2, Differing: 1}, false, "9 events, 2 documents: 1 differs"},
-		{Report{Events: 9, Documents: 3, Differing: 2, Changing: 1}, false, "2 differ, 1 changes while being compared"},
-		{Report{Events: 20}, false, "20 events, 0 documents: nothing was compared, so nothing is verified: the projection writes nothing"},
-		{Report{Events: 20, Poison: 20, Refusal: "no good"}, false, "20 events, 0 documents: nothing was compared, so nothing is verified\n"},
-		{Report{Events: 20, Poison: 20, Refusal: "no good"}, false, "20 events can never be applied: no good\n    `mine parked list`"},
-		{Report{Events: 20, Unknown: 3}, false, "of a change): 3 documents\n"},
-		{Report{Events: 20, Unknown: 3}, false, "nothing could be compared"},
-		{Report{Source: "shop.events"}, false, "shop.events holds no document"},
+		{Verification{Events: 1, Documents: 1}, true, "1 event, 1 document: all right"},
+		{Verification{Events: 9, Documents: 2, Differing: 1}, false, "9 events, 2 documents: 1 differs"},
+		{Verification{Events: 9, Documents: 3, Differing: 2, Changing: 1}, false, "2 differ, 1 changes while being compared"},
+		{Verification{Events: 20}, false, "20 events, 0 documents: nothing was compared, so nothing is verified: the projection writes nothing"},
+		{Verification{Events: 20, Poison: 20, Refusal: "no good"}, false, "20 events, 0 documents: nothing was compared, so nothing is verified\n"},
+		{Verification{Events: 20, Poison: 20, Refusal: "no good"}, false, "20 events can never be applied: no good\n    `mine parked list`"},
+		{Verification{Events: 20, Unknown: 3}, false, "of a change): 3 documents\n"},
+		{Verification{Events: 20, Unknown: 3}, false, "nothing could be compared"},
+		{Verification{Source: "shop.events"}, false, "shop.events holds no document"},
 	} {
 		c.report.program = "mine"
 		var out strings.Builder
@@ -39,7 +39,7 @@ func TestAParkedAggregateIsReportedBeforeLateOnes(t *testing.T) {
 	v := &Verifier{Program: "mine", Guards: func(context.Context, ...string) (map[string]apply.Guard, error) {
 		return map[string]apply.Guard{"o9": {Parked: &apply.Record{Reason: "ProjectionFailed"}}}, nil
 	}}
-	why, err := explain(t.Context(), map[string]int64{"o1": 1, "o2": 1, "o3": 1, "o4": 1, "o9": 1}, v)
+	why, err := v.explain(t.Context(), map[string]int64{"o1": 1, "o2": 1, "o3": 1, "o4": 1, "o9": 1})
 	require.NoError(t, err)
 	require.Equal(t, "aggregate o9 is parked (ProjectionFailed): mine parked show -- o9; no event of aggregate o1 has been applied: they are on their way, or lost; "+
 		"no event of aggregate o2 has been applied: they are on their way, or lost; and 2 more aggregates", why)

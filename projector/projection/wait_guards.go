@@ -1,18 +1,10 @@
-// Package await waits until a read model holds the effect of an event, on a change stream of the
-// collection of the guards.
-//
-// Guaranteed: a process has one stream for each collection, whatever the number of callers; the
-// stream is open before a guard is read, so no effect is missed; a guard is read once for a caller
-// and then only when it has changed. The stream ends when no caller has waited for a while.
-//
-// Not guaranteed: that an effect ever comes. An event that the producer leaves out, or that writes
-// nothing, may leave the guard where it is.
-package await
+package projection
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -26,11 +18,10 @@ import (
 )
 
 var (
-	// ErrParked is an aggregate that is parked before the effect: it does not come until an
-	// operator has ended the parking.
-	ErrParked = errors.New("the aggregate is parked")
-	// ErrNotYet is a wait that ended before the effect came.
-	ErrNotYet = errors.New("the effect has not come")
+	// errParked is an aggregate that is parked before the effect.
+	errParked = errors.New("the aggregate is parked")
+	// errNotYet is a wait that ended before the effect came.
+	errNotYet = errors.New("the effect has not come")
 	// errRetired is a stream that ends because no caller waits.
 	errRetired = errors.New("the stream ends")
 )
@@ -38,34 +29,58 @@ var (
 // linger is how long a stream stays open without a caller.
 const linger = 30 * time.Second
 
-// Want is the effect that a caller waits for.
-type Want struct {
-	Aggregate string
-	// Version and Position are the least that the guard must have; 0 and empty are always met.
-	Version  int64
-	Position string
-	// Stream is the stream of both, and StreamKey its name as a field of the guard; empty: the
-	// stream whose event came first.
-	Stream, StreamKey string
+// guard is what was last read of an aggregate's guard.
+type guard struct {
+	position string // empty before the first event
+	version  int64
+	parked   *ParkedError // nil if it is not parked
+	// at is the operation time of the read; zero if the server has none.
+	at bson.Timestamp
 }
 
-// Guard is what was last read of an aggregate's guard.
-type Guard struct {
-	Position string // empty before the first event
-	Version  int64
-	Parked   *Parked // nil if it is not parked
-	// At is the operation time of the read; zero if the server has none.
-	At bson.Timestamp
+func (a Awaited) met(g guard) bool {
+	return g.version >= a.Version && g.position >= a.Position && g.position != ""
 }
 
-// Parked is why an aggregate is parked.
-type Parked struct {
-	Reason      string `bson:"reason"`
-	Description string `bson:"description"`
+// guardsAt is a collection of guards, as one client of the process reaches it. prefix leads to the
+// guard in a document.
+type guardsAt struct {
+	client                       *mongo.Client
+	database, collection, prefix string
 }
 
-func (w Want) met(g Guard) bool {
-	return g.Version >= w.Version && g.Position >= w.Position && g.Position != ""
+// followed are the guards on which callers of this process wait, or have waited a moment ago.
+var followed = struct {
+	sync.Mutex
+	all map[guardsAt]*guards
+}{all: make(map[guardsAt]*guards)}
+
+// wait waits until the guard of an aggregate has what is awaited, and returns it. Errors, with the
+// guard as it was last read: [errParked]; [errNotYet] once ctx has ended; and those of the database
+// that do not pass, such as of a server without change streams.
+func (at guardsAt) wait(ctx context.Context, a Awaited) (guard, error) {
+	for {
+		followed.Lock()
+		g := followed.all[at]
+		if g == nil {
+			g = newGuards(at)
+			followed.all[at] = g
+		}
+		followed.Unlock()
+		last, err := g.wait(ctx, a)
+		if !errors.Is(err, errRetired) {
+			return last, err
+		}
+	}
+}
+
+// retire ends the stream of guards and forgets them, if no caller waits.
+func retire(g *guards) {
+	followed.Lock()
+	defer followed.Unlock()
+	if g.end() {
+		maps.DeleteFunc(followed.all, func(_ guardsAt, known *guards) bool { return known == g })
+	}
 }
 
 // guards are the guards of a projection. It is safe for concurrent use.
@@ -82,7 +97,6 @@ type guards struct {
 	stop    context.CancelFunc
 	idle    *time.Timer
 	retired bool
-	streams sync.WaitGroup
 }
 
 // caller is a call of Wait. It receives nil if the guard is to be read, or why there is no stream.
@@ -105,7 +119,7 @@ func (c caller) fail(err error) {
 	c <- err
 }
 
-func newGuards(at place) *guards {
+func newGuards(at guardsAt) *guards {
 	return &guards{
 		collection: at.client.Database(at.database).
 			Collection(at.collection, options.Collection().SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())),
@@ -114,36 +128,34 @@ func newGuards(at place) *guards {
 	}
 }
 
-// wait returns the guard once it meets what is wanted. Errors, with the guard as it was last read:
-// [ErrParked], [ErrNotYet] once ctx has ended; errRetired, before anything is read; and those of
-// the database that do not pass, such as of a server without change streams.
-func (g *guards) wait(ctx context.Context, want Want) (guard Guard, err error) {
-	c, joined := g.join(want.Aggregate) //nolint:contextcheck // the stream is that of all callers
+// wait is that of [guardsAt]; besides, errRetired before anything is read.
+func (g *guards) wait(ctx context.Context, a Awaited) (last guard, err error) {
+	c, joined := g.join(a.Aggregate) //nolint:contextcheck // the stream is that of all callers
 	if !joined {
-		return guard, errRetired
+		return last, errRetired
 	}
-	defer g.leave(want.Aggregate, c)
+	defer g.leave(a.Aggregate, c)
 	for {
 		select {
 		case err := <-c:
 			if err != nil {
-				return guard, err
+				return last, err
 			}
 		case <-ctx.Done():
-			return guard, fmt.Errorf("%w: %w", ErrNotYet, context.Cause(ctx))
+			return last, errNotYet
 		}
-		now, err := g.read(ctx, want)
+		now, err := g.read(ctx, a)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return guard, fmt.Errorf("%w: %w", ErrNotYet, context.Cause(ctx))
+			return last, errNotYet
 		case err != nil:
-			return guard, err
+			return last, err
 		}
-		switch guard = now; {
-		case want.met(guard):
-			return guard, nil
-		case guard.Parked != nil:
-			return guard, ErrParked
+		switch last = now; {
+		case a.met(last):
+			return last, nil
+		case last.parked != nil:
+			return last, errParked
 		}
 	}
 }
@@ -170,7 +182,7 @@ func (g *guards) join(aggregate string) (c caller, ok bool) {
 	if g.stop == nil {
 		ctx, stop := context.WithCancel(context.Background()) // it outlives the call of the first caller
 		g.stop = stop
-		g.streams.Go(func() { g.follow(ctx) })
+		go g.follow(ctx)
 	}
 	return c, true
 }
@@ -301,16 +313,19 @@ func (g *guards) committed(ctx context.Context) (at bson.Timestamp, err error) {
 
 // passes reports whether a stream may be opened again after an error.
 func passes(err error) bool {
+	if errors.Is(err, mongo.ErrClientDisconnected) {
+		return false
+	}
 	server, ok := errors.AsType[mongo.ServerError](err)
 	return !ok || server.HasErrorLabel("ResumableChangeStreamError") || server.HasErrorLabel("RetryableWriteError") ||
 		server.HasErrorLabel("TransientTransactionError") || server.HasErrorCode(286) // ChangeStreamHistoryLost: another one begins now
 }
 
 // read reads a guard as of the last event of the stream or later.
-func (g *guards) read(ctx context.Context, want Want) (guard Guard, err error) {
+func (g *guards) read(ctx context.Context, a Awaited) (now guard, err error) {
 	session, err := g.collection.Database().Client().StartSession()
 	if err != nil {
-		return guard, fmt.Errorf("start session: %w", err)
+		return now, fmt.Errorf("start session: %w", err)
 	}
 	defer session.EndSession(context.WithoutCancel(ctx))
 	g.mu.Lock()
@@ -318,44 +333,41 @@ func (g *guards) read(ctx context.Context, want Want) (guard Guard, err error) {
 	g.mu.Unlock()
 	if latest.T > 0 {
 		if err := session.AdvanceOperationTime(&latest); err != nil {
-			return guard, fmt.Errorf("read guard: %w", err)
+			return now, fmt.Errorf("read guard: %w", err)
 		}
 	}
 	fields := bson.D{}
 	for _, name := range []string{"position", "version", "stream", "streams", "parked.reason", "parked.description"} {
 		fields = append(fields, bson.E{Key: g.prefix + name, Value: 1})
 	}
-	document, err := g.collection.FindOne(mongo.NewSessionContext(ctx, session), bson.D{{Key: "_id", Value: want.Aggregate}},
+	document, err := g.collection.FindOne(mongo.NewSessionContext(ctx, session), bson.D{{Key: "_id", Value: a.Aggregate}},
 		options.FindOne().SetProjection(fields)).Raw()
 	if err != nil && !errors.Is(err, mongo.ErrNoDocuments) {
-		return guard, fmt.Errorf("read the guard of %q in %s: %w", want.Aggregate, g.collection.Name(), err)
+		return now, fmt.Errorf("read the guard of %q in %s: %w", a.Aggregate, g.collection.Name(), err)
 	}
-	if guard, err = g.decode(document, want); err != nil {
-		return guard, err
-	}
+	now = g.decode(document, a)
 	if at := session.OperationTime(); at != nil {
-		guard.At = *at
+		now.at = *at
 	}
-	return guard, nil
+	return now, nil
 }
 
-// decode reads the guard of the wanted stream from a document.
-func (g *guards) decode(document bson.Raw, want Want) (guard Guard, err error) {
+// decode reads the guard of the awaited stream from a document.
+func (g *guards) decode(document bson.Raw, a Awaited) (now guard) {
 	whole := document
 	if g.prefix != "" {
 		whole, _ = document.Lookup(g.prefix[:len(g.prefix)-1]).DocumentOK()
 	}
-	if parked := whole.Lookup("parked"); parked.Type != 0 {
-		guard.Parked = &Parked{}
-		if err := parked.Unmarshal(guard.Parked); err != nil {
-			return guard, fmt.Errorf("read the guard of %q in %s: %w", want.Aggregate, g.collection.Name(), err)
-		}
+	if whole.Lookup("parked").Type != 0 {
+		reason, _ := whole.Lookup("parked", "reason").StringValueOK()
+		description, _ := whole.Lookup("parked", "description").StringValueOK()
+		now.parked = &ParkedError{a.Aggregate, reason, description}
 	}
 	own := whole
-	if home, _ := whole.Lookup("stream").StringValueOK(); want.Stream != "" && home != "" && home != want.Stream {
-		own, _ = whole.Lookup("streams", want.StreamKey).DocumentOK()
+	if home, _ := whole.Lookup("stream").StringValueOK(); a.Stream != "" && home != "" && home != a.Stream {
+		own, _ = whole.Lookup("streams", EscapeKey(a.Stream)).DocumentOK()
 	}
-	guard.Position, _ = own.Lookup("position").StringValueOK()
-	guard.Version, _ = own.Lookup("version").AsInt64OK()
-	return guard, nil
+	now.position, _ = own.Lookup("position").StringValueOK()
+	now.version, _ = own.Lookup("version").AsInt64OK()
+	return now
 }

@@ -1,4 +1,4 @@
-package verify
+package build
 
 import (
 	"cmp"
@@ -75,7 +75,7 @@ func (f *findings) confirm(ctx context.Context, p *pass) error {
 			one.Why = "it changes while it is being compared: verify again when less is written to it"
 		} else {
 			var err error
-			if one.Why, err = explain(ctx, p.feeds[one.target.key], p.Verifier); err != nil {
+			if one.Why, err = p.explain(ctx, p.feeds[one.target.key]); err != nil {
 				return err
 			}
 			f.differing++
@@ -96,7 +96,7 @@ func (f *findings) list() []Finding {
 const explained = 100
 
 // explain distinguishes a document whose events are still to come from one that is wrong.
-func explain(ctx context.Context, feeds map[string]int64, v *Verifier) (string, error) {
+func (v *Verifier) explain(ctx context.Context, feeds map[string]int64) (string, error) {
 	if len(feeds) == 0 {
 		return "no event of the source writes to it: its delete is on its way, or the document is wrong", nil
 	}
@@ -137,7 +137,7 @@ func explain(ctx context.Context, feeds map[string]int64, v *Verifier) (string, 
 }
 
 // Print writes the report for people, with at most shown findings.
-func (r Report) Print(out io.Writer, shown int) {
+func (r Verification) Print(out io.Writer, shown int) {
 	for i, f := range r.Findings {
 		if i == shown {
 			fmt.Fprintf(out, "… and %d more (--json has them)\n", len(r.Findings)-shown)
@@ -172,7 +172,7 @@ func (r Report) Print(out io.Writer, shown int) {
 }
 
 // verdict summarises the numbers.
-func (r Report) verdict() string {
+func (r Verification) verdict() string {
 	var wrong []string
 	if r.Differing > 0 {
 		wrong = append(wrong, agree(r.Differing, "differs", "differ"))
