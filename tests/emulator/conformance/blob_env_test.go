@@ -117,7 +117,7 @@ func (e *blobEnv) put(content string, cond *blob.AccessConditions) error {
 	return err
 }
 
-// get reads the content; it is "" when that is refused.
+// get returns the content of the blob, or "" if the read is refused.
 func (e *blobEnv) get(cond *blob.AccessConditions, rng blob.HTTPRange) (string, error) {
 	resp, err := e.bc.DownloadStream(e.ctx, &blob.DownloadStreamOptions{AccessConditions: cond, Range: rng})
 	if err != nil {

@@ -55,8 +55,7 @@ func TestDelayIsExact(t *testing.T) {
 	})
 }
 
-// TestDelayPipelines: requests that do not wait for answers pay the round trip
-// once, however many they are.
+// Requests that do not wait for answers pay the round trip once, however many they are.
 func TestDelayPipelines(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		const requests = 100

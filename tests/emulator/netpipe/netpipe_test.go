@@ -174,7 +174,7 @@ func TestListener(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestHTTPInABubble: a real protocol stack over the listener, in virtual time.
+// HTTP works over the listener in virtual time.
 func TestHTTPInABubble(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		l := Listen("web")

@@ -186,8 +186,8 @@ func TestContentMD5(t *testing.T) {
 	require.NoError(t, got.Body.Close())
 }
 
-// TestMetadataNames: one that is no identifier is refused, and they come back as clients send them,
-// in lower case.
+// A name of metadata that is no identifier is refused. Names come back in lower case, as clients
+// send them.
 func TestMetadataNames(t *testing.T) {
 	ctx := t.Context()
 	server := blob.New(blob.Options{})
@@ -206,7 +206,7 @@ func TestMetadataNames(t *testing.T) {
 	require.Equal(t, map[string]*string{"_epoch2": new("1")}, p.Metadata)
 }
 
-// TestErrorsAreText that a client may show as it came.
+// The body of an error is text that a client may show as it came.
 func TestErrorsAreText(t *testing.T) {
 	client := inMemory(t, blob.New(blob.Options{}).Transport())
 	_, err := client.DownloadStream(t.Context(), "none", "x", nil)

@@ -104,7 +104,7 @@ func TestJavaScript(t *testing.T) {
 	})
 }
 
-// TestPython runs them with azure-servicebus, pymongo and azure-storage-blob.
+// TestPython runs the scenarios with azure-servicebus, pymongo and azure-storage-blob.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	scenarios(t, python(t), map[string]string{
@@ -119,13 +119,14 @@ func TestProton(t *testing.T) {
 	scenarios(t, proton(t), map[string]string{"qpid": "python-qpid-proton-wheel 0.39.0"})
 }
 
-// TestMongosh runs what is typed into MongoDB's shell.
+// TestMongosh runs commands as typed into MongoDB's shell.
 func TestMongosh(t *testing.T) {
 	t.Parallel()
 	scenarios(t, shell(t), map[string]string{"mongosh": "mongosh 2.12.0"})
 }
 
-// TestJava runs them with azure-messaging-servicebus, mongodb-driver-sync and azure-storage-blob.
+// TestJava runs the scenarios with azure-messaging-servicebus, mongodb-driver-sync and
+// azure-storage-blob.
 func TestJava(t *testing.T) {
 	t.Parallel()
 	scenarios(t, java(t), map[string]string{

@@ -67,7 +67,8 @@ func TestViewsShowWhatTheirPipelineMakes(t *testing.T) {
 	require.Empty(t, all(t, v, d()))
 }
 
-// TestAViewIsSeenByStreamsThatAskForMore and by no other, nor by that of a collection.
+// The commands that create, change and drop a view are events of streams with showExpandedEvents
+// alone, and of no stream of a collection.
 func TestAViewIsSeenByStreamsThatAskForMore(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	f.requires(t, 6, 0)
@@ -244,7 +245,7 @@ func TestCollationIsTheCommandsAndTheIndexs(t *testing.T) {
 	require.Equal(t, []string{"Peter"}, values)
 }
 
-// TestAdministratorsAreAnswered: what tools ask of a server before they show anything.
+// The commands that tools send before they show anything are answered.
 func TestAdministratorsAreAnswered(t *testing.T) {
 	f := serve(t, mongo.Options{})
 	fill(t, f.coll(), d("_id", 1))

@@ -13,10 +13,9 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// TestNothingIsLostOrOvertakenWhileConnectionsDrop: senders repeat a batch until it is
-// acknowledged, receivers complete what they have seen, and every now and then all connections
-// are cut or an acknowledgement is lost. A message may come again; none may be missing when a
-// later one of its session comes.
+// Senders repeat a batch until it is acknowledged, and receivers complete what they have seen,
+// while all connections are cut and acknowledgements are lost now and then. A message may come
+// again; none may be missing when a later one of its session comes.
 func TestNothingIsLostOrOvertakenWhileConnectionsDrop(t *testing.T) {
 	const lanes, batches, perBatch = 3, 30, 10
 	const total = lanes * batches * perBatch

@@ -23,8 +23,8 @@ func throttled(t *testing.T, err error) {
 	require.ErrorContains(t, err, "Error code : 50009. Please wait 2 seconds and try again.")
 }
 
-// TestOperationsCostWhatTheStandardTierCharges for a topic with one subscription: a message that is
-// sent and its filter, a session, each message that is received, and each that is peeked.
+// For a topic with one subscription, the Standard tier charges a message that is sent and its
+// filter, a session, each message that is received, and each that is peeked.
 func TestOperationsCostWhatTheStandardTierCharges(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{Credits: 1000}, func(t *testing.T, w *world) {
 		spent := func(does func()) int {

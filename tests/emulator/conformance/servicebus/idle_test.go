@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// TestIdleLinksAreDetached after ten minutes without use; the SDK opens them again.
+// A link is detached after ten minutes without use; the SDK opens it again.
 func TestIdleLinksAreDetached(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		x := newCBS(t, w)
@@ -57,8 +57,8 @@ func TestTheSDKOutlivesIdleLinks(t *testing.T) {
 	})
 }
 
-// TestConnectionsWithoutLinksAreClosed a minute after they were opened, or five after their last
-// link.
+// A connection without links is closed one minute after it was opened, and five minutes after its
+// last link has ended.
 func TestConnectionsWithoutLinksAreClosed(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		open := func() *amqp.Conn {
@@ -96,8 +96,8 @@ func TestConnectionsWithoutLinksAreClosed(t *testing.T) {
 	})
 }
 
-// TestALinkThatWaitsForASessionKeepsItsConnection: or not, since what the service does is not
-// known.
+// A link that waits for a session keeps its connection open, or does not, as configured: what the
+// service does is not known.
 func TestALinkThatWaitsForASessionKeepsItsConnection(t *testing.T) {
 	for _, idle := range []bool{false, true} {
 		inBubble(t, standard(), servicebus.Options{IdleAccepts: idle}, func(t *testing.T, w *world) {
@@ -119,7 +119,7 @@ func TestALinkThatWaitsForASessionKeepsItsConnection(t *testing.T) {
 	}
 }
 
-// TestIdleRequestLinksAreDetached: those to $cbs and $management too, unless something is asked.
+// Links to $cbs and $management are detached, too, unless they are used.
 func TestIdleRequestLinksAreDetached(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		n := managing(t, w, queue)

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// TestEveryFaultStrikesEveryOperation: what the client sees of it, and whether the operation
-// happened, for each fault at the chance of one.
+// Each fault, injected with certainty, gives the client the expected error, and lets the operation
+// happen or not, as expected.
 func TestEveryFaultStrikesEveryOperation(t *testing.T) {
 	const happened, not = true, false
 	type result struct {
@@ -102,7 +102,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// TestDelaysAreThoseOfTheirOperation: in virtual time nothing else takes any.
+// Each operation takes its own delay and, in virtual time, no longer.
 func TestDelaysAreThoseOfTheirOperation(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		slow := func(n time.Duration) servicebus.Fault { return servicebus.Fault{Delay: n * time.Second} }
@@ -135,7 +135,7 @@ func TestDelaysAreThoseOfTheirOperation(t *testing.T) {
 	})
 }
 
-// TestDelaysJitterWithTheirSeed: an answer takes from the delay to the delay and the jitter.
+// An answer takes between the delay and the sum of delay and jitter.
 func TestDelaysJitterWithTheirSeed(t *testing.T) {
 	times := func(seed uint64) (out []time.Duration) {
 		inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
@@ -174,7 +174,7 @@ func TestThrottlingLetsSoManyThroughASecond(t *testing.T) {
 	})
 }
 
-// TestAReleasedSessionIsNotFreeAtOnce: the service may take a moment to notice.
+// A session that was released may be locked for a moment longer.
 func TestAReleasedSessionIsNotFreeAtOnce(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		end := w.server.Inject(servicebus.Faults{ReleaseLag: 100 * time.Millisecond})
@@ -192,7 +192,7 @@ func TestAReleasedSessionIsNotFreeAtOnce(t *testing.T) {
 	})
 }
 
-// TestAnAMQPSessionMayEndAsAWhole with all its links, and its connection stays.
+// An AMQP session may end with all its links while its connection stays.
 func TestAnAMQPSessionMayEndAsAWhole(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		x := newCBS(t, w)
@@ -232,7 +232,7 @@ func TestLostLocksAreRedelivered(t *testing.T) {
 	})
 }
 
-// TestSetsOfFaultsAddUp: what one chaos does not end what another began.
+// The delays of several sets of faults add up, and the end of one set does not end another.
 func TestSetsOfFaultsAddUp(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		s := w.sender(queue)

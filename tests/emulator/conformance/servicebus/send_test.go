@@ -91,8 +91,8 @@ func TestSizeLimits(t *testing.T) {
 	})
 }
 
-// TestPropertyLimits: 32 KB a property and 64 KB together. The service answers with the condition
-// that asks to retry.
+// A property has at most 32 KB, and all of a message together 64 KB. The service refuses more with
+// the condition that asks to retry.
 func TestPropertyLimits(t *testing.T) {
 	const kb = 1 << 10
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
@@ -129,7 +129,7 @@ func TestPropertyLimits(t *testing.T) {
 	})
 }
 
-// TestABatchIsLimitedToOneMegabyte however large single messages may be, as in the Premium tier.
+// A batch is limited to one megabyte, however large single messages may be, as in the Premium tier.
 func TestABatchIsLimitedToOneMegabyte(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{MaxMessageBytes: 4 << 20, Premium: true}, func(t *testing.T, w *world) {
 		s := w.sender(queue)
@@ -153,7 +153,8 @@ func TestABatchIsLimitedToOneMegabyte(t *testing.T) {
 	})
 }
 
-// TestTheLimitOfABatchIsStatedOrNot: the service began to state it only in the spring of 2026.
+// The limit of a batch is stated only if so configured: the service began to state it in the spring
+// of 2026.
 func TestTheLimitOfABatchIsStatedOrNot(t *testing.T) {
 	for name, c := range map[string]struct {
 		omit bool
@@ -226,8 +227,8 @@ func TestEverythingOfAMessageArrives(t *testing.T) {
 	})
 }
 
-// TestAQueueDoesNotRepeatItsNumber: the SDK's own tests compare all annotations of a queue's
-// message.
+// The messages of a queue have no enqueued sequence number: the SDK's own tests compare all
+// annotations of one.
 func TestAQueueDoesNotRepeatItsNumber(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		w.send(queue, message("", "1"))
@@ -268,8 +269,7 @@ func TestEntityCapsTimeToLive(t *testing.T) {
 	})
 }
 
-// TestMessagesExpireWithoutReceivers: a receiver that waits at the dead-letter queue has them at
-// their time.
+// A receiver that waits at the dead-letter queue gets messages as soon as they expire.
 func TestMessagesExpireWithoutReceivers(t *testing.T) {
 	cfg := standard()
 	cfg.Topics[0].Subscriptions[0].DeadLetteringOnMessageExpiration = true

@@ -180,7 +180,7 @@ func TestDeferredMessageIsReceivedByNumber(t *testing.T) {
 	})
 }
 
-// TestDeferredMessagesAreSettledEveryWay: the SDK does it through $management.
+// Deferred messages can be settled in every way; the SDK settles them through $management.
 func TestDeferredMessagesAreSettledEveryWay(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		w.send(topic, numbered("a", 4)...)

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-cdc/sluice/tests/emulator/servicebus"
 )
 
-// TestTLSCarriesAMQPAndAdministration: one port, and unmodified clients without a hint that
+// One port serves AMQP and the administration over TLS to unmodified clients, without a hint that
 // this is an emulator.
 func TestTLSCarriesAMQPAndAdministration(t *testing.T) {
 	donor := httptest.NewTLSServer(nil) // for its certificate, which is for example.com

@@ -131,7 +131,7 @@ func TestADeniedTokenLeavesNoClaim(t *testing.T) {
 	})
 }
 
-// TestRightsOfKeys: a key that may only listen does not send, and the other way round.
+// A key that may only listen cannot send, and one that may only send cannot listen.
 func TestRightsOfKeys(t *testing.T) {
 	const audience = "amqp://emulator/" + queue
 	listens := servicebus.Key{Name: "reader", Value: "r", Rights: servicebus.Listen}
@@ -155,8 +155,8 @@ func TestRightsOfKeys(t *testing.T) {
 	})
 }
 
-// TestAKeyAsAPassword: clients of AMQP that know nothing of Service Bus sign in so, and have the
-// rights of the key without $cbs.
+// Clients of AMQP without knowledge of Service Bus sign in with a key as their password. They have
+// the rights of the key without $cbs.
 func TestAKeyAsAPassword(t *testing.T) {
 	listens := servicebus.Key{Name: "reader", Value: "r", Rights: servicebus.Listen}
 	inBubble(t, standard(), servicebus.Options{Keys: []servicebus.Key{servicebus.RootKey(), listens}}, func(t *testing.T, w *world) {

@@ -63,8 +63,8 @@ func (n *node) manage(operation string, body map[string]any) (status int32, cond
 	return status, condition, value
 }
 
-// TestRequestsAreAnsweredOnTheLinkThatTheyName: by its address, by its name, or not at all where
-// there is only one.
+// A request is answered on the link whose address or name it gives, and without either on the only
+// link there is.
 func TestRequestsAreAnsweredOnTheLinkThatTheyName(t *testing.T) {
 	for client, c := range map[string]struct {
 		target, name string
@@ -144,7 +144,8 @@ func TestManagementAnswersHaveConditionsAndLockTokens(t *testing.T) {
 	})
 }
 
-// TestRulesAreManagedOverAMQP: JavaScript, Java and .NET do it with the right to listen alone.
+// The right to listen is enough to manage rules over AMQP, as the SDKs for JavaScript, Java and
+// .NET do.
 func TestRulesAreManagedOverAMQP(t *testing.T) {
 	cfg := servicebus.Config{Topics: []servicebus.Topic{{Name: topic, Subscriptions: []servicebus.Subscription{{Name: subscription}}}}}
 	inBubble(t, cfg, servicebus.Options{}, func(t *testing.T, w *world) {
@@ -189,7 +190,7 @@ func TestRulesAreManagedOverAMQP(t *testing.T) {
 	})
 }
 
-// TestAnEntityMayBeNamedByItsURL: Python names it so.
+// The SDK for Python names an entity by its URL.
 func TestAnEntityMayBeNamedByItsURL(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		n := managing(t, w, queue)
@@ -205,8 +206,8 @@ func TestAnEntityMayBeNamedByItsURL(t *testing.T) {
 	})
 }
 
-// TestASubscriptionMayBeNamedLikeItsRules: what follows the name of a subscription is "Rules" or
-// nothing.
+// In the path of a subscription, "Rules" or nothing follows its name, so a subscription may be
+// named Rules.
 func TestASubscriptionMayBeNamedLikeItsRules(t *testing.T) {
 	cfg := servicebus.Config{Topics: []servicebus.Topic{{Name: topic, Subscriptions: []servicebus.Subscription{{Name: "rules"}}}}}
 	inBubble(t, cfg, servicebus.Options{}, func(t *testing.T, w *world) {
@@ -217,8 +218,8 @@ func TestASubscriptionMayBeNamedLikeItsRules(t *testing.T) {
 	})
 }
 
-// TestWhatTheServiceDoesNotKnowIsRefusedByName: properties of a link and of a request that would be
-// the service's, and fields of a request.
+// Properties that have a name of the service, but that the service does not know, are refused with
+// their name, and so are unknown fields of a request. The properties of the client are its own.
 func TestWhatTheServiceDoesNotKnowIsRefusedByName(t *testing.T) {
 	inBubble(t, standard(), servicebus.Options{}, func(t *testing.T, w *world) {
 		n := managing(t, w, queue)

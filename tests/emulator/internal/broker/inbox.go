@@ -296,7 +296,7 @@ func partitionKey(p *Payload) string {
 	return "m" + p.MessageID
 }
 
-// tooLong counts UTF-16 units, as the service does.
+// tooLong reports whether an id has more UTF-16 units than the service takes.
 func tooLong(s string) bool {
 	if len(s) <= entity.MaxIDLength {
 		return false

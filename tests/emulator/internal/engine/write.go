@@ -305,7 +305,7 @@ func (e *Engine) upsert(ctx context.Context, ns NS, txn *Txn, u UpdateSpec, res 
 	return nil
 }
 
-// WithID puts _id first, and creates an ObjectId without one.
+// WithID returns a document with its _id first, or with a new ObjectId if it has no _id.
 func WithID(d bson.D) bson.D {
 	id, ok := value.Get(d, "_id")
 	if ok && d[0].Key == "_id" {

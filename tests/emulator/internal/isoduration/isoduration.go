@@ -12,7 +12,8 @@ import (
 
 var pattern = regexp.MustCompile(`^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?$`)
 
-// Parse reads a duration. One of more than 250 years, which clients send for "no limit", is 0.
+// Parse reads a duration. A duration of more than 250 years, which clients send for "no limit", is
+// read as 0.
 func Parse(s string) (time.Duration, error) {
 	m := pattern.FindStringSubmatch(s)
 	if m == nil || m[1]+m[2]+m[3]+m[4] == "" {
