@@ -119,7 +119,7 @@ func run(t *testing.T, o Options, f func(w *World)) {
 	asSomeTopology(t, &o.Mongo, o.ReplicaSet)
 	w := &World{
 		T: t, Mongo: mongo.New(o.Mongo), MongoNet: netpipe.Listen(mongoHost), Inserted: map[string]int{},
-		patience: cmp.Or(o.Patience, 10*time.Minute), poll: cmp.Or(o.Poll, 10*time.Millisecond), window: cmp.Or(o.DuplicateWindow, 10*time.Minute),
+		patience: cmp.Or(o.Patience, 10*time.Minute), poll: cmp.Or(o.Poll, 50*time.Millisecond), window: cmp.Or(o.DuplicateWindow, 10*time.Minute),
 	}
 	w.empty(o.Bus)
 	w.OperatorMongo = ByName{w.MongoNet}
