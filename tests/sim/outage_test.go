@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-cdc/sluice/tests/sim/internal/plan"
 )
 
-// away is how long the read model's database is away, in virtual time: much longer than a lock or an
-// idle link lasts.
+// away is how long the read model's database is away, in virtual time: much longer than a lock or
+// an idle link lasts.
 const away = 90 * time.Minute
 
 var redelivered = regexp.MustCompile(`msg="projector stopped".* redelivered=([0-9]+)`)
