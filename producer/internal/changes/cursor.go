@@ -68,6 +68,73 @@ const maxDisbelieved = 5
 // follow opens the stream and passes its events to the sink until the stream breaks. The error is
 // nil after an invalidate.
 func (c *cursor) follow(ctx context.Context) error {
+	if err := c.prepare(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	stream, err := c.openStream(ctx)
+	if err != nil {
+		return err
+	}
+	defer mongodb.CloseCursor(ctx, stream)
+	events := &responses{stream: stream, batch: c.batch}
+	defer events.stop()
+	c.reader.open.Store(true)
+	defer c.reader.open.Store(false)
+	opened, isNew := stream.ID(), len(c.at.ResumeToken) == 0
+	c.opened(isNew)
+	if isNew {
+		stream.SetBatchSize(c.batch.requested) // it was opened with an empty response
+	}
+	// A mongos does not report before the first getMore that the oplog does not reach back to
+	// START_AT, and a checkpoint there would hide a later START_AT.
+	beginning, begun := stream.ResumeToken(), !isNew
+	if isNew && (c.reader.config.StartAt.IsZero() || c.fromNow) {
+		if err := c.begin(ctx, beginning); err != nil {
+			return err
+		}
+		begun = true
+	}
+	for first := true; ; first = false {
+		asked := !events.more()
+		event, err := c.next(ctx, events)
+		if err != nil {
+			return err
+		}
+		if !begun && first && event == nil {
+			continue // that the first batch is empty was the answer to the opening
+		}
+		if !begun {
+			if err := c.begin(ctx, beginning); err != nil {
+				return err
+			}
+			begun = true
+		}
+		c.answered(began)
+		if !c.confirmed && stream.ID() != opened {
+			return errResumed
+		}
+		if asked && !c.fragments.pending() {
+			if err := c.handleRequest(ctx); err != nil {
+				return err
+			}
+		}
+		if event == nil {
+			if err := c.caughtUp(ctx, events); err != nil {
+				return err
+			}
+			continue
+		}
+		invalidated, err := c.receive(ctx, event, asked)
+		if err != nil || invalidated {
+			return err
+		}
+	}
+}
+
+// prepare does what must be done before the stream is opened: it begins the snapshot that replaces
+// lost history, handles an operator's request, and publishes the rest of a chunk.
+func (c *cursor) prepare(ctx context.Context) error {
 	c.fresh = false
 	c.fragments.drop()
 	c.held = nil
@@ -85,93 +152,52 @@ func (c *cursor) follow(ctx context.Context) error {
 	}
 	resuming := len(c.at.ResumeToken) > 0
 	c.state = openState{opening: true, resuming: resuming, first: resuming}
-	began := time.Now()
-	stream, err := c.openStream(ctx)
-	if err != nil {
+	return nil
+}
+
+// opened notes that the server has opened the stream. A new stream has no resume point to confirm.
+func (c *cursor) opened(isNew bool) {
+	c.reader.current.Store(0)
+	c.fresh, c.state.opening = true, false
+	c.confirmed, c.nextConfirm = isNew, time.Time{}
+	c.confirmBackoff = retry.Backoff{Initial: 5 * time.Second, Max: 5 * time.Minute}
+}
+
+// answered notes a response of a stream whose opening began at the given time.
+func (c *cursor) answered(began time.Time) {
+	c.state.answered = true
+	if c.state.first {
+		c.state.first = false
+		took := time.Since(began)
+		c.reader.firstAnswer.Store(int64(took))
+		c.reader.config.ResumeTimeout.setTwice(took)
+		c.reader.config.Metrics.first.Observe(took.Seconds())
+	}
+}
+
+// receive takes an event. Before the first event of a response, which the caller has asked for, it
+// publishes the next chunk of a snapshot.
+func (c *cursor) receive(ctx context.Context, event bson.Raw, asked bool) (invalidated bool, err error) {
+	c.held = nil
+	c.fresh, c.confirmed = false, true // an event proves that the server found the resume point
+	if asked {
+		if _, err := c.readChunk(ctx, tokenTime(event.Lookup("_id").Document())); err != nil {
+			return false, err
+		}
+	}
+	return c.take(ctx, event)
+}
+
+// caughtUp records how far the stream has been read if a response was empty.
+func (c *cursor) caughtUp(ctx context.Context, events *responses) error {
+	if events.stream.ID() == 0 {
+		return errEnded
+	}
+	if err := c.confirm(ctx); err != nil || !c.confirmed {
 		return err
 	}
-	defer mongodb.CloseCursor(ctx, stream)
-	events := &responses{stream: stream, batch: c.batch}
-	defer events.stop()
-	c.reader.open.Store(true)
-	c.reader.current.Store(0)
-	defer c.reader.open.Store(false)
-	c.fresh, c.state.opening = true, false
-	opened := stream.ID()
-	c.confirmed, c.nextConfirm = len(c.at.ResumeToken) == 0, time.Time{}
-	c.confirmBackoff = retry.Backoff{Initial: 5 * time.Second, Max: 5 * time.Minute}
-	if len(c.at.ResumeToken) == 0 {
-		stream.SetBatchSize(c.batch.requested) // it was opened with an empty response
-	}
-	// A mongos does not report before the first getMore that the oplog does not reach back to
-	// START_AT, and a checkpoint there would hide a later START_AT.
-	beginning, begun, requested := stream.ResumeToken(), len(c.at.ResumeToken) > 0, false
-	if !begun && (c.reader.config.StartAt.IsZero() || c.fromNow) {
-		if err := c.begin(ctx, beginning); err != nil {
-			return err
-		}
-		begun = true
-	}
-	for {
-		asked := !events.more()
-		event, err := c.next(ctx, events)
-		if err != nil {
-			return err
-		}
-		if !begun && event == nil && !requested {
-			requested = true // from now on: that the first batch is empty was the answer to the opening
-			continue
-		}
-		if !begun {
-			if err := c.begin(ctx, beginning); err != nil {
-				return err
-			}
-			begun = true
-		}
-		c.state.answered = true
-		if c.state.first {
-			c.state.first = false
-			took := time.Since(began)
-			c.reader.firstAnswer.Store(int64(took))
-			c.reader.config.ResumeTimeout.setTwice(took)
-			c.reader.config.Metrics.first.Observe(took.Seconds())
-		}
-		if !c.confirmed && stream.ID() != opened {
-			return errResumed
-		}
-		if asked && !c.fragments.pending() {
-			if err := c.handleRequest(ctx); err != nil {
-				return err
-			}
-		}
-		if event != nil {
-			c.held = nil
-			c.fresh, c.confirmed = false, true // an event proves that the server found the resume point
-			if asked {
-				if _, err := c.readChunk(ctx, tokenTime(event.Lookup("_id").Document())); err != nil {
-					return err
-				}
-			}
-			invalidated, err := c.take(ctx, event)
-			if err != nil || invalidated {
-				return err
-			}
-			continue
-		}
-		if stream.ID() == 0 {
-			return errEnded
-		}
-		if err := c.confirm(ctx); err != nil {
-			return err
-		}
-		if !c.confirmed {
-			continue
-		}
-		c.reader.current.Store(events.latest.arrived.UnixNano())
-		if err := c.idleOrChunk(ctx, stream.ResumeToken()); err != nil {
-			return err
-		}
-	}
+	c.reader.current.Store(events.latest.arrived.UnixNano())
+	return c.idleOrChunk(ctx, events.stream.ResumeToken())
 }
 
 // errResumed reports that the driver resumed from a later token before the resume point was
