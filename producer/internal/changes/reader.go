@@ -164,63 +164,71 @@ func (r *Reader) Run(ctx context.Context, from checkpoint.Progress, sink Sink) e
 			c.disbelieved, c.errors = 0, errorHistory{}
 			backoff.Reset()
 		}
-		c.errors.record(err)
-		remedy := classify(err, c.state)
-		if remedy == fatal && mongodb.HasCode(err, mongodb.BSONObjectTooLarge) && c.trySplit && !c.splitting {
-			remedy = reopen // with the stage that was left out because of a transient error
+		remedy := c.remedyFor(err)
+		if err := c.prepareRemedy(remedy, err); err != nil {
+			return err
 		}
-		if c.resumesOlder(err) {
-			remedy = reopen
-		}
-		if remedy == historyLost && c.mayBeMisresumed() && c.disbelieved < maxDisbelieved {
-			c.disbelieved++
-			remedy = reopen // as the driver should have done
-		}
-		switch {
-		case remedy == reopen && c.errors.isPermanent():
-			remedy = fatal
-		case remedy == reopen && c.errors.unexplained >= oneByOneAfter:
-			c.batch.oneByOne()
-		}
-		switch remedy {
-		case fatal:
-			if !c.batch.oneByOne() {
-				return explain(err, c.at.Position)
-			}
-			// The error stands for a whole response: the events before the unreadable one are
-			// requested one by one.
-		case historyLost:
-			if r.config.Backfill.WhenLost {
-				c.heals = true
-				break
-			}
-			if !r.config.RestartWhenLost && len(c.at.ResumeToken) == 0 && !r.config.StartAt.IsZero() {
-				return fmt.Errorf("%w: %w", ErrBeginningLost, err)
-			}
-			if !r.config.RestartWhenLost {
-				return c.historyLost(err)
-			}
-			r.log.Error("history is lost; resuming from now: the changes in between are not published",
-				telemetry.KeyPosition, c.at.Position, telemetry.KeyError, err)
-			c.restart()
-		case reopen:
-			switch limit := r.config.GiveUpAfter; {
-			case limit == 0:
-			case c.timeout.silentFor() >= limit:
-				return fmt.Errorf("%w: %w", ErrSilent, err)
-			case mongodb.Answered(err) && time.Since(c.errors.since) >= limit:
-				return fmt.Errorf("%w: %w", ErrFailing, err)
-			}
-			if err != nil && !errors.Is(err, errSnapshotChanged) {
-				r.log.Warn("change stream interrupted; reopening it", telemetry.KeyError, err,
-					telemetry.KeyAttempt, backoff.Attempts()+1, telemetry.KeyPosition, c.at.Position)
-			}
+		if remedy == reopen && err != nil && !errors.Is(err, errSnapshotChanged) {
+			r.log.Warn("change stream interrupted; reopening it", telemetry.KeyError, err,
+				telemetry.KeyAttempt, backoff.Attempts()+1, telemetry.KeyPosition, c.at.Position)
 		}
 		r.config.Metrics.reopenings.WithLabelValues(causeOf(err)).Inc()
 		if backoff.Wait(ctx) != nil {
 			return nil
 		}
 	}
+}
+
+// remedyFor returns how to react to an error of the stream, by all errors since the last progress.
+func (c *cursor) remedyFor(err error) remedy {
+	c.errors.record(err)
+	remedy := classify(err, c.state)
+	if remedy == fatal && mongodb.HasCode(err, mongodb.BSONObjectTooLarge) && c.trySplit && !c.splitting {
+		remedy = reopen // with the stage that was left out because of a transient error
+	}
+	if c.resumesOlder(err) {
+		remedy = reopen
+	}
+	if remedy == historyLost && c.mayBeMisresumed() && c.disbelieved < maxDisbelieved {
+		c.disbelieved++
+		remedy = reopen // as the driver should have done
+	}
+	switch {
+	case remedy == reopen && c.errors.isPermanent():
+		remedy = fatal
+	case remedy == reopen && c.errors.unexplained >= oneByOneAfter:
+		c.batch.oneByOne()
+	}
+	return remedy
+}
+
+// prepareRemedy prepares the cursor for the stream's next opening. The error is the reason why
+// there is none.
+func (c *cursor) prepareRemedy(remedy remedy, err error) error {
+	config := &c.reader.config
+	switch {
+	case remedy == fatal && c.batch.oneByOne():
+		// The error stands for a whole response: the events before the unreadable one are requested
+		// one by one.
+	case remedy == fatal:
+		return explain(err, c.at.Position)
+	case remedy == historyLost && config.Backfill.WhenLost:
+		c.heals = true
+	case remedy == historyLost && config.RestartWhenLost:
+		c.reader.log.Error("history is lost; resuming from now: the changes in between are not published",
+			telemetry.KeyPosition, c.at.Position, telemetry.KeyError, err)
+		c.restart()
+	case remedy == historyLost && len(c.at.ResumeToken) == 0 && !config.StartAt.IsZero():
+		return fmt.Errorf("%w: %w", ErrBeginningLost, err)
+	case remedy == historyLost:
+		return c.historyLost(err)
+	case config.GiveUpAfter == 0:
+	case c.timeout.silentFor() >= config.GiveUpAfter:
+		return fmt.Errorf("%w: %w", ErrSilent, err)
+	case mongodb.Answered(err) && time.Since(c.errors.since) >= config.GiveUpAfter:
+		return fmt.Errorf("%w: %w", ErrFailing, err)
+	}
+	return nil
 }
 
 // logServerVersion logs which features the server lacks, if its version is known.
