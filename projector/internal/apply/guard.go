@@ -42,10 +42,19 @@ type guards struct {
 }
 
 func guardsOf(p projection.Projection, database *mongo.Database) guards {
-	if one, ok := p.(projection.OneDocument); ok {
-		return guards{collection: database.Collection(one.Collection()), prefix: projection.GuardField + ".", inside: true}
+	g := guards{collection: database.Collection(GuardCollection(p))}
+	if _, one := p.(projection.OneDocument); one {
+		g.prefix, g.inside = projection.GuardField+".", true
 	}
-	return guards{collection: database.Collection(positionsCollection(p))}
+	return g
+}
+
+// GuardCollection names the collection that holds the guards of a projection.
+func GuardCollection(p projection.Projection) string {
+	if one, ok := p.(projection.OneDocument); ok {
+		return one.Collection()
+	}
+	return positionsCollection(p)
 }
 
 // guardState is a guard that was read.

@@ -30,6 +30,7 @@ func createCollections(ctx context.Context, database *mongo.Database, collection
 			if err := database.CreateCollection(ctx, c.Name); err != nil && !mongodb.HasCode(err, mongodb.NamespaceExists) {
 				return explain(fmt.Errorf("create collection %s: %w", c.Name, err))
 			}
+			existing = append(existing, c.Name)
 		}
 		for _, index := range c.Indexes {
 			if err := makeIndex(ctx, database.Collection(c.Name), index); err != nil {

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/sluice-cdc/sluice/projector/internal/apply"
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
@@ -177,8 +178,9 @@ func (b *Builder) records() *mongo.Collection { return records(b.ReadModel, b.Pr
 // ErrDropped is a version that an operator has dropped.
 var ErrDropped = errors.New("this version of the projection was dropped, and its number is not used again: build a version of another number, or delete its app")
 
-// CreateCollections creates the missing collections and indexes of a version that was not dropped.
-// Errors: [ErrDropped], and those of [createCollections].
+// CreateCollections creates the missing collections and indexes of a version that was not dropped,
+// that of its guards first: [projection.Wait] finds the guards by it. Errors: [ErrDropped], and
+// those of [createCollections].
 func CreateCollections(ctx context.Context, readModel *mongo.Database, p projection.Projection) error {
 	switch state, err := Read(ctx, readModel, p); {
 	case err != nil:
@@ -187,7 +189,7 @@ func CreateCollections(ctx context.Context, readModel *mongo.Database, p project
 		return ErrDropped
 	}
 	collections, _ := projection.Collections(p)
-	return createCollections(ctx, readModel, collections)
+	return createCollections(ctx, readModel, append([]projection.Collection{{Name: apply.GuardCollection(p)}}, collections...))
 }
 
 // Drop records that a version is dropped, which ends its projectors, and returns how to take that

@@ -3,10 +3,13 @@ package projector_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/sluice-cdc/sluice/projector"
+	"github.com/sluice-cdc/sluice/projector/projection"
 	"github.com/sluice-cdc/sluice/tests/internal/world"
 )
 
@@ -55,5 +58,30 @@ func TestProjectorReportsMissingRights(t *testing.T) {
 		w.Eventually("it complains", func() bool { return strings.Contains(p.Log.Text(), "give it the role readWrite on the database") })
 		w.Eventually("it works again", func() bool { return strings.Contains(p.Log.Text(), "dependency works again") })
 		require.Equal(w, []string{"_id_", "customerId_1_placedAt_-1"}, indexes(w, "orders"))
+	})
+}
+
+// A caller that waits before the first event of a projection sees its effect: once there is any
+// collection of the projection, that of the guards is there, too.
+func TestAWaitBeforeTheFirstEventSeesItsEffect(t *testing.T) {
+	inVirtualTime(t, func(w *world.World) {
+		w.FailMongo(1000, 13, "createIndexes") // the index of parked aggregates would create the collection
+		w.StartProjector(runs(world.Ledger{}))
+		readModel := w.Client.Database(world.ReadModel)
+		w.Eventually("a collection is there", func() bool {
+			names, err := readModel.ListCollectionNames(w.Context(), bson.D{})
+			return err == nil && len(names) > 0
+		})
+		awaited := make(chan error, 1)
+		go func() {
+			_, err := projection.Wait(w.Context(), readModel, projection.Awaited{
+				Projection: "ledger", Collection: "accounts", Aggregate: "a", Version: 1,
+			})
+			awaited <- err
+		}()
+		w.Pass(time.Second)
+		publish(w, event("a", 1, "T"))
+		w.Eventually("the effect is seen", func() bool { return len(awaited) > 0 })
+		require.NoError(w, <-awaited)
 	})
 }
