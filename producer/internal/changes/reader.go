@@ -202,8 +202,8 @@ func (c *cursor) remedyFor(err error) remedy {
 	return remedy
 }
 
-// prepareRemedy prepares the cursor for the stream's next opening. The error is the reason why
-// there is none.
+// prepareRemedy prepares the cursor for the stream's next opening, or returns why the stream is not
+// opened again.
 func (c *cursor) prepareRemedy(remedy remedy, err error) error {
 	config := &c.reader.config
 	switch {
