@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -61,10 +60,10 @@ func (s *service) serveApplied(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		ctx, cancel := context.WithTimeoutCause(r.Context(), wait, fmt.Errorf("not within %s", wait))
 		defer cancel()
-		base := projection.BaseName(s.chosen)
-		awaited.Projection = fmt.Sprintf("%s:%d", base, projection.VersionOf(s.chosen))
-		if one, ok := s.chosen.(projection.OneDocument); ok {
-			awaited.Collection = strings.TrimSuffix(one.Collection(), strings.TrimPrefix(s.chosen.Name(), base))
+		base := projection.Base(s.chosen)
+		awaited.Projection = fmt.Sprintf("%s:%d", base.Name(), projection.VersionOf(s.chosen))
+		if one, ok := base.(projection.OneDocument); ok {
+			awaited.Collection = one.Collection()
 		}
 		var effect projection.Effect
 		effect, err = projection.Wait(ctx, s.readModel(), awaited)

@@ -114,7 +114,7 @@ func (c *Config) checkVersion(chosen projection.Projection) error {
 	if v == 1 {
 		return nil
 	}
-	name := fmt.Sprintf("%s-v%d", projection.BaseName(chosen), v)
+	name := fmt.Sprintf("%s-v%d", projection.Base(chosen).Name(), v)
 	switch {
 	case c.Queue != "":
 		return fmt.Errorf("SERVICE_BUS_QUEUE: version %d of a projection needs a subscription of its own, named %s: a queue has one reader", v, name)

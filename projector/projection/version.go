@@ -76,11 +76,10 @@ func VersionOf(p Projection) int {
 	return max(v, 1)
 }
 
-// BaseName returns the name of the projection that p is a version of; that of p itself if it is
-// version 1.
-func BaseName(p Projection) string {
+// Base returns the projection that p is a version of; p itself if it is version 1.
+func Base(p Projection) Projection {
 	base, _ := baseOf(p)
-	return base.Name()
+	return base
 }
 
 // CopiesByID returns the collection of a [Mirror] whose copies have the _id of their documents, or

@@ -178,11 +178,8 @@ func find(ctx context.Context, database *mongo.Database, collection, name string
 func (in guardsOf) wait(ctx context.Context, database *mongo.Database, a Awaited) (Effect, error) {
 	last, err := guardsAt{database.Client(), database.Name(), in.guards, in.prefix}.wait(ctx, a)
 	effect := Effect{Collection: in.collection, OperationTime: last.at, Version: last.version, Position: last.position}
-	switch {
-	case errors.Is(err, errParked):
-		return effect, last.parked
-	case errors.Is(err, errNotYet):
-		return effect, &NotYetError{Awaited: a, Last: effect, cause: context.Cause(ctx)}
+	if errors.Is(err, errNotYet) {
+		err = &NotYetError{Awaited: a, Last: effect, cause: context.Cause(ctx)}
 	}
 	return effect, err
 }

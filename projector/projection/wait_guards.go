@@ -18,8 +18,6 @@ import (
 )
 
 var (
-	// errParked is an aggregate that is parked before the effect.
-	errParked = errors.New("the aggregate is parked")
 	// errNotYet is a wait that ended before the effect came.
 	errNotYet = errors.New("the effect has not come")
 	// errRetired is a stream that ends because no caller waits.
@@ -56,8 +54,8 @@ var followed = struct {
 }{all: make(map[guardsAt]*guards)}
 
 // wait waits until the guard of an aggregate has what is awaited, and returns it. Errors, with the
-// guard as it was last read: [errParked]; [errNotYet] once ctx has ended; and those of the database
-// that do not pass, such as of a server without change streams.
+// guard as it was last read: [*ParkedError]; [errNotYet] once ctx has ended; and those of the
+// database that do not pass, such as of a server without change streams.
 func (at guardsAt) wait(ctx context.Context, a Awaited) (guard, error) {
 	for {
 		followed.Lock()
@@ -83,7 +81,9 @@ func retire(g *guards) {
 	}
 }
 
-// guards are the guards of a projection. It is safe for concurrent use.
+// guards reads the guards of a projection for all callers of the process, by one change stream. The
+// stream is open before a guard is read, so no effect is missed; a guard is read once for a caller,
+// and then only when it has changed. It is safe for concurrent use.
 type guards struct {
 	collection *mongo.Collection
 	prefix     string // leads to the guard in a document
@@ -155,7 +155,7 @@ func (g *guards) wait(ctx context.Context, a Awaited) (last guard, err error) {
 		case a.met(last):
 			return last, nil
 		case last.parked != nil:
-			return last, errParked
+			return last, last.parked
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (g *guards) join(aggregate string) (c caller, ok bool) {
 	if g.stop == nil {
 		ctx, stop := context.WithCancel(context.Background()) // it outlives the call of the first caller
 		g.stop = stop
-		go g.follow(ctx)
+		go g.follow(ctx) // until no caller has waited for a while, or the client is disconnected
 	}
 	return c, true
 }

@@ -81,7 +81,7 @@ func (c *cursor) follow(ctx context.Context) error {
 	defer events.stop()
 	c.reader.open.Store(true)
 	defer c.reader.open.Store(false)
-	opened, isNew := stream.ID(), len(c.at.ResumeToken) == 0
+	id, isNew := stream.ID(), len(c.at.ResumeToken) == 0
 	c.opened(isNew)
 	if isNew {
 		stream.SetBatchSize(c.batch.requested) // it was opened with an empty response
@@ -111,7 +111,7 @@ func (c *cursor) follow(ctx context.Context) error {
 			begun = true
 		}
 		c.answered(began)
-		if !c.confirmed && stream.ID() != opened {
+		if !c.confirmed && stream.ID() != id {
 			return errResumed
 		}
 		if asked && !c.fragments.pending() {
@@ -175,8 +175,8 @@ func (c *cursor) answered(began time.Time) {
 	}
 }
 
-// receive takes an event. Before the first event of a response, which the caller has asked for, it
-// publishes the next chunk of a snapshot.
+// receive takes an event. Before the first event of a response (asked), it publishes the next chunk
+// of a snapshot.
 func (c *cursor) receive(ctx context.Context, event bson.Raw, asked bool) (invalidated bool, err error) {
 	c.held = nil
 	c.fresh, c.confirmed = false, true // an event proves that the server found the resume point
@@ -188,7 +188,7 @@ func (c *cursor) receive(ctx context.Context, event bson.Raw, asked bool) (inval
 	return c.take(ctx, event)
 }
 
-// caughtUp records how far the stream has been read if a response was empty.
+// caughtUp records how far the stream has been read, after an empty response.
 func (c *cursor) caughtUp(ctx context.Context, events *responses) error {
 	if events.stream.ID() == 0 {
 		return errEnded

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -204,11 +203,7 @@ func (a *Applier) builtGuard(b Build, one *Built) bson.D {
 // AlsoFedBy returns an aggregate of version 1 of the projection that a stream other than this one
 // feeds; empty if its guards name none.
 func (a *Applier) AlsoFedBy(ctx context.Context, stream string) (aggregate string, err error) {
-	base := projection.BaseName(a.projection)
-	name := base + "_positions"
-	if one, ok := a.projection.(projection.OneDocument); ok {
-		name = strings.TrimSuffix(one.Collection(), strings.TrimPrefix(a.projection.Name(), base))
-	}
+	name := GuardCollection(projection.Base(a.projection))
 	var found struct {
 		ID string `bson:"_id"`
 	}

@@ -198,7 +198,7 @@ func (b *Builder) fedByOne(ctx context.Context) error {
 	aggregate, err := b.Applier.AlsoFedBy(ctx, b.Stream.Name)
 	if err == nil && aggregate != "" {
 		err = fmt.Errorf("version 1 of %s is fed by another stream than %s, too (aggregate %q): a build reads the source of one stream, and "+
-			"the events of the others would be missing. Have a projection of its own for each stream", projection.BaseName(b.Projection), b.Stream.Name, aggregate)
+			"the events of the others would be missing. Have a projection of its own for each stream", projection.Base(b.Projection).Name(), b.Stream.Name, aggregate)
 	}
 	return err
 }

@@ -35,7 +35,7 @@ func Views(p projection.Projection) ([]View, error) {
 	if !declared {
 		return nil, ErrNotDeclared
 	}
-	suffix := strings.TrimPrefix(p.Name(), projection.BaseName(p))
+	suffix := strings.TrimPrefix(p.Name(), projection.Base(p).Name())
 	one, _ := p.(projection.OneDocument)
 	all := make([]View, len(collections))
 	for i, c := range collections {

@@ -99,7 +99,7 @@ func switchVersion(ctx context.Context, p *Projector, r Request) error {
 
 // isVersion checks that the settings are those of the version that the command names.
 func (p *Projector) isVersion(r Request) error {
-	name, v := projection.BaseName(p.Projection), projection.VersionOf(p.Projection)
+	name, v := projection.Base(p.Projection).Name(), projection.VersionOf(p.Projection)
 	if name == r.name && v == r.version {
 		return nil
 	}
