@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-cdc/sluice/projector/projection"
 )
 
-// commands counts what a client sends, by name.
+// commands counts what a client sends, by name, and the guards that it has read, as "guard".
 type commands struct {
 	sync.Mutex
 	sent    map[string]int
@@ -37,8 +37,13 @@ func (c *commands) watch(o *options.ClientOptions) {
 		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
 			c.Lock()
 			defer c.Unlock()
-			if e.CommandName == "aggregate" {
+			switch e.CommandName {
+			case "aggregate":
 				c.streams++
+			case "find":
+				if id, _ := e.Reply.Lookup("cursor", "firstBatch", "0", "_id").StringValueOK(); id != "" {
+					c.sent["guard"]++
+				}
 			}
 		},
 	})
@@ -208,4 +213,27 @@ func TestWaitFollowsTheViewAsTheServerDoes(t *testing.T) {
 	waiting.Wait()
 	require.NoError(t, err)
 	require.Equal(t, "timeline_v2", effect.Collection)
+}
+
+// A wait ends with an error as soon as its client is disconnected, and so does the change stream.
+func TestAWaitEndsWithItsClient(t *testing.T) {
+	var o *options.ClientOptions
+	database := emptyDatabase(t, mongoClient(t, func(given *options.ClientOptions) { o = given }))
+	guard(t, database.Collection("orders_positions"), false, "a", 3)
+	var sent commands
+	sent.watch(o)
+	client, err := mongo.Connect(o)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := projection.Wait(ctx, client.Database(database.Name()), projection.Awaited{Projection: "orders", Aggregate: "a", Version: 4})
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return sent.count("guard") > 0 }, 10*time.Second, time.Millisecond, "the guard was read")
+	require.NoError(t, client.Disconnect(t.Context()))
+	err = <-ended
+	require.Error(t, err)
+	require.NotErrorIs(t, err, context.DeadlineExceeded, "the wait lasted until its time was over")
 }
